@@ -1,0 +1,303 @@
+"""The Timeline's vocabulary: facts in the past tense; an intent ends in Requested, Opening or Started.
+
+An event's kind on the wire is its class' name in snake case (`codec.KINDS`). Nothing here judges or remembers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
+from amux.core.inputs import Authorization, Input, Verdict
+
+
+class Label(StrEnum):
+    """A Session's state (S10). Never ask it about a Turn."""
+
+    created = "created"
+    running = "running"
+    idle = "idle"
+    sleeping = "sleeping"
+    archived = "archived"
+
+
+class Outcome(StrEnum):
+    """How a Turn ended (T3). People see `lost` as "cut off"."""
+
+    completed = "completed"
+    interrupted = "interrupted"
+    failed = "failed"
+    lost = "lost"
+
+
+class Cause(StrEnum):
+    """Why a Turn started."""
+
+    input = "input"
+    goal = "goal"
+
+
+class QueueReason(StrEnum):
+    """Why input waits for the next Turn: one member per case of I4 and I8; `refused` is the provider's certain no."""
+
+    no_running_turn = "no_running_turn"
+    has_material = "has_material"
+    group_watch = "group_watch"
+    no_sender = "no_sender"
+    other_sender = "other_sender"
+    interrupting = "interrupting"
+    earlier_input_waiting = "earlier_input_waiting"
+    other_authorization = "other_authorization"
+    cannot_steer = "cannot_steer"
+    refused = "refused"
+
+
+class FailReason(StrEnum):
+    """Why a submission got no Turn, although it was accepted. Its sender is told."""
+
+    uncertain = "uncertain"  # the provider may hold it (I5)
+    engine_unavailable = "engine_unavailable"  # the recorded engine is not there (S7)
+    open_failed = "open_failed"  # the engine is there and would not open the conversation
+
+
+class CancelReason(StrEnum):
+    """Why accepted input will not run."""
+
+    interrupted = "interrupted"
+
+
+class Refusal(StrEnum):
+    """Why a Control changed nothing."""
+
+    nothing_runs = "nothing_runs"
+    stale = "stale"
+    already_interrupting = "already_interrupting"
+
+
+class ItemType(StrEnum):
+    """What kind of thing an agent said or did."""
+
+    message = "message"
+    reasoning = "reasoning"
+    tool = "tool"
+    file = "file"
+    notice = "notice"
+
+
+class ItemStatus(StrEnum):
+    """How far an item is. A superseded one was cut and is not part of the answer (H16)."""
+
+    started = "started"
+    completed = "completed"
+    failed = "failed"
+    superseded = "superseded"
+
+
+class Resolution(StrEnum):
+    """How a permission request ended. None of them but `answered` ever allows (H40)."""
+
+    answered = "answered"
+    interrupted = "interrupted"
+    ended = "ended"  # its Turn ended first
+    died = "died"  # the process that asked is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one Turn, as the provider counts them."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """The Session took another state (S10). `running` and `idle` follow from its Turns and are not written apart."""
+
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerOpened:
+    """A new owner reads this Session; it goes with that owner's first append."""
+
+    epoch: Epoch
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationOpening:
+    """Intent: start or resume the provider's conversation. Nothing has been said in it, so it may be done again."""
+
+    engine: str
+    native_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationOpened:
+    """The provider answers under `native_id` (S3); `can` names the optional parts found on it, live (G3)."""
+
+    native_id: str
+    can: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputAccepted:
+    """An input is in the Timeline; from here on its order is final."""
+
+    input: Input
+
+
+@dataclass(frozen=True, slots=True)
+class InputQueued:
+    """These inputs are one submission for a next Turn, and wait (I4)."""
+
+    inputs: tuple[InputId, ...]
+    reason: QueueReason
+
+
+@dataclass(frozen=True, slots=True)
+class SteerRequested:
+    """Intent: put these inputs into that running Turn, or into none (I3)."""
+
+    turn: TurnId
+    inputs: tuple[InputId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSteered:
+    """The provider has shown that it holds them in that Turn."""
+
+    turn: TurnId
+    inputs: tuple[InputId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputCancelled:
+    """They will not run (I6)."""
+
+    inputs: tuple[InputId, ...]
+    reason: CancelReason
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionFailed:
+    """They did not run, or nobody can know (I5); they are not queued again. `detail` is for people."""
+
+    inputs: tuple[InputId, ...]
+    reason: FailReason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A submission was handed out as a Turn (T1). An intent: written before the provider is told."""
+
+    turn: TurnId
+    inputs: tuple[InputId, ...]
+    cause: Cause
+    authorization: Authorization | None = None
+    senders: tuple[Principal | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing the agent said or did. A later event with the same id replaces the earlier one."""
+
+    turn: TurnId
+    item: ItemId
+    type: ItemType
+    status: ItemStatus
+    title: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """More text of a message that is being said; `offset` is its place in that item's text, in characters."""
+
+    turn: TurnId
+    item: ItemId
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequested:
+    """The agent asks; nothing but an answer allows."""
+
+    turn: TurnId
+    request: RequestId
+    title: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionResolved:
+    """The request is closed; what comes later answers nothing."""
+
+    turn: TurnId
+    request: RequestId
+    how: Resolution
+    verdict: Verdict | None = None
+    by: Principal | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptRequested:
+    """Intent: stop that Turn (A3). It still ends by its own TurnFinished."""
+
+    turn: TurnId
+    by: Principal
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRefused:
+    """A Control changed nothing, and this is why (A12)."""
+
+    control: InputId
+    by: Principal
+    reason: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTurnQuarantined:
+    """The provider began a turn that nobody asked for: recorded, shown nowhere in Feishu (G7)."""
+
+    native_turn: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """The one end of a Turn (T3), whoever noticed it. `reason` is a word, `detail` a sentence for people."""
+
+    turn: TurnId
+    outcome: Outcome
+    reason: str = ""
+    detail: str = ""
+    usage: Usage | None = None
+
+
+Event = (
+    SessionState
+    | OwnerOpened
+    | ConversationOpening
+    | ConversationOpened
+    | InputAccepted
+    | InputQueued
+    | SteerRequested
+    | InputSteered
+    | InputCancelled
+    | SubmissionFailed
+    | TurnStarted
+    | Item
+    | Delta
+    | PermissionRequested
+    | PermissionResolved
+    | InterruptRequested
+    | ControlRefused
+    | NativeTurnQuarantined
+    | TurnFinished
+)
