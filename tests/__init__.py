@@ -1,0 +1,1 @@
+"""Everything that shows that amux keeps its promises."""
