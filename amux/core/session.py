@@ -1,0 +1,161 @@
+"""What a Session is now: nothing but the fold of its Timeline.
+
+It holds only what is not settled, so it stays small however long the Session lives. It never judges."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import assert_never
+
+from amux.core import events as e
+from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
+from amux.core.inputs import Authorization, Input
+
+NO_TURN = TurnId(0)
+NO_OWNER = Epoch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The running Turn. `steered` is what its provider was shown to hold besides what opened it."""
+
+    id: TurnId
+    senders: tuple[Principal | None, ...]  # of all its input, each once
+    authorization: Authorization | None
+    interrupting: bool = False
+    steered: tuple[Input, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Inputs that are one submission: they wait together, or are being steered together."""
+
+    inputs: tuple[Input, ...]
+    turn: TurnId = NO_TURN  # the Turn into which they are being steered
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The owner's live native conversation."""
+
+    native_id: str
+    can: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A Session at one position of its Timeline."""
+
+    label: e.Label = e.Label.created
+    epoch: Epoch = NO_OWNER
+    turn: Turn | None = None
+    last_turn: TurnId = NO_TURN
+    queue: tuple[Submission, ...] = ()
+    steering: tuple[Submission, ...] = ()
+    arriving: tuple[Input, ...] = ()  # accepted, their fate not told yet: empty between two appends
+    requests: tuple[RequestId, ...] = ()
+    conversation: Conversation | None = None
+    native_id: str | None = None  # the resume handle; outlives the conversation
+    cancelled: tuple[Input, ...] = ()  # for the note that opens the next Turn (I6)
+    noted_in: TurnId = NO_TURN  # the Turn that carries the note, until its provider is seen to hold it (H47)
+
+    @property
+    def can_steer(self) -> bool:
+        """Whether the live provider takes input while it works."""
+        return self.conversation is not None and "steering" in self.conversation.can
+
+
+def apply(state: State, event: e.Event) -> State:
+    """The state after one fact. Never raises and never judges: what is written has happened."""
+    match event:
+        case e.Item(turn) | e.Delta(turn):
+            return _noted(state, turn) if state.noted_in else state
+        case e.InputAccepted(said):
+            return replace(state, arriving=(*state.arriving, said))
+        case e.TurnStarted():
+            return _started(state, event)
+        case e.TurnFinished(turn, outcome):
+            after = _noted(state, turn) if outcome is e.Outcome.completed else state
+            return replace(after, label=e.Label.idle, turn=None, noted_in=NO_TURN)
+        case e.InputQueued(ids):
+            inputs, rest = _taken(state, ids)
+            return replace(rest, queue=(*rest.queue, Submission(inputs)))
+        case e.SteerRequested(turn, ids):
+            inputs, rest = _taken(state, ids)
+            return replace(rest, steering=(*rest.steering, Submission(inputs, turn)))
+        case e.InputSteered(_, ids):
+            return _steered(*_taken(state, ids))
+        case e.SubmissionFailed(ids):
+            return _taken(state, ids)[1]
+        case e.InputCancelled(ids):
+            return _cancelled(state, ids)
+        case e.PermissionRequested(_, request):
+            return replace(state, requests=(*state.requests, request))
+        case e.PermissionResolved(_, request):
+            return replace(state, requests=tuple(r for r in state.requests if r != request))
+        case e.InterruptRequested():
+            return replace(state, turn=state.turn and replace(state.turn, interrupting=True))
+        case e.SessionState(label):
+            return replace(state, label=label, conversation=None)
+        case e.OwnerOpened(epoch):
+            return replace(state, epoch=epoch, conversation=None)
+        case e.ConversationOpened(native_id, can):
+            return replace(state, native_id=native_id, conversation=Conversation(native_id, can))
+        case e.ConversationOpening():
+            return replace(state, conversation=None)
+        case e.ControlRefused() | e.NativeTurnQuarantined():
+            return state
+        case _:
+            assert_never(event)
+
+
+def fold(events: Iterable[e.Event], state: State = State()) -> State:
+    """The state after these facts."""
+    return reduce(apply, events, state)
+
+
+def _started(state: State, started: e.TurnStarted) -> State:
+    rest = _taken(state, started.inputs)[1]
+    return replace(
+        rest,
+        label=e.Label.running,
+        turn=Turn(started.turn, started.senders, started.authorization),
+        last_turn=started.turn,
+        noted_in=started.turn if state.cancelled else NO_TURN,
+    )
+
+
+def _steered(inputs: tuple[Input, ...], state: State) -> State:
+    if state.turn is None:
+        return state
+    return replace(state, turn=replace(state.turn, steered=(*state.turn.steered, *inputs)))
+
+
+def _cancelled(state: State, ids: tuple[InputId, ...]) -> State:
+    """Remembers what was steered into the Turn, or on its way there: the next Turn names it (I6)."""
+    held = state.turn.steered if state.turn else ()
+    known = (*held, *(i for s in state.steering for i in s.inputs))
+    gone = tuple(i for i in known if i.id in ids)
+    return replace(_taken(state, ids)[1], cancelled=(*state.cancelled, *gone))
+
+
+def _noted(state: State, turn: TurnId) -> State:
+    return replace(state, cancelled=(), noted_in=NO_TURN) if turn == state.noted_in else state
+
+
+def _taken(state: State, ids: tuple[InputId, ...]) -> tuple[tuple[Input, ...], State]:
+    """These inputs, and the state in which they neither arrive, nor wait, nor are being steered."""
+    held = (*state.arriving, *(i for s in (*state.queue, *state.steering) for i in s.inputs))
+    by_id = {i.id: i for i in held}
+    rest = replace(
+        state,
+        arriving=tuple(i for i in state.arriving if i.id not in ids),
+        queue=_without(state.queue, ids),
+        steering=_without(state.steering, ids),
+    )
+    return tuple(by_id[i] for i in ids if i in by_id), rest
+
+
+def _without(submissions: tuple[Submission, ...], ids: tuple[InputId, ...]) -> tuple[Submission, ...]:
+    kept = (replace(s, inputs=tuple(i for i in s.inputs if i.id not in ids)) for s in submissions)
+    return tuple(s for s in kept if s.inputs) if submissions else submissions

@@ -1,0 +1,69 @@
+"""Steer or queue: what becomes of a burst whose window has closed. The one home of I3, I4 and I8.
+
+Never waits, reads no clock, asks no agent's name: the machine closes the burst, this module judges it."""
+
+from dataclasses import dataclass
+
+from amux.core.events import QueueReason
+from amux.core.ids import TurnId
+from amux.core.inputs import Input, Origin
+from amux.core.session import State, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """It joins that Turn, or none."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """It is one submission for a next Turn; `reason` is told to its sender."""
+
+    reason: QueueReason
+
+
+Decision = Steer | Queue
+
+
+def decide(burst: tuple[Input, ...], state: State) -> Decision:
+    """Judge one closed burst against the running Turn (I3, I4, I8). Raises nothing: every burst has an answer.
+
+    Steer is pinned to the Turn seen here; should that end first, the provider refuses and the burst is queued."""
+    turn = state.turn
+    if turn is None:
+        return Queue(QueueReason.no_running_turn)
+    reason = _obstacle(burst, turn, state)
+    return Queue(reason) if reason else Steer(turn.id)
+
+
+def joinable(said: Input) -> bool:
+    """Whether it may be part of a burst: plain text of a person who is known (I2, I8)."""
+    return from_a_person(said) and not said.material
+
+
+def same_burst(one: Input, other: Input) -> bool:
+    """Whether two joinable inputs are one sender's, in one place, under one authorization (I2)."""
+    return (one.sender, one.authorization) == (other.sender, other.authorization)
+
+
+def from_a_person(said: Input) -> bool:
+    """A missing identity is never taken for a person's (I4)."""
+    return said.sender is not None and said.origin is Origin.person
+
+
+def _obstacle(burst: tuple[Input, ...], turn: Turn, state: State) -> QueueReason | None:
+    """The first case of I4 that holds, in the order in which it is told to people."""
+    senders = {i.sender for i in burst}
+    cases = {
+        QueueReason.has_material: any(i.material for i in burst),
+        QueueReason.group_watch: any(i.origin is Origin.group_watch for i in burst),
+        QueueReason.no_sender: not all(map(from_a_person, burst)),
+        QueueReason.other_sender: len(senders) != 1 or senders != set(turn.senders),
+        QueueReason.interrupting: turn.interrupting,
+        QueueReason.earlier_input_waiting: bool(state.queue),  # a steer under way is not waiting (I3)
+        QueueReason.other_authorization: {i.authorization for i in burst} != {turn.authorization},
+        QueueReason.cannot_steer: not state.can_steer,
+    }
+    return next((reason for reason, holds in cases.items() if holds), None)
