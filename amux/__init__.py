@@ -1,0 +1,1 @@
+"""amux: coding agents as durable conversations."""

@@ -65,7 +65,7 @@ class State:
         return self.conversation is not None and "steering" in self.conversation.can
 
 
-def apply(state: State, event: e.Event) -> State:
+def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR0912 - one line a kind of event
     """The state after one fact. Never raises and never judges: what is written has happened."""
     match event:
         case e.Item(turn) | e.Delta(turn):

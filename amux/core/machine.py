@@ -1,0 +1,396 @@
+"""Signals in; the events to write and the effects to perform out. Composes the decisions; decides nothing itself.
+
+Pure: time is passed in. `run` folds step after step, so that many signals cost one append. Recovery is the ordinary
+step of `Opened`. What `Scratch` holds may be forgotten at any instant: unaccepted input is still in the journal."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from amux.core import events as e
+from amux.core import signals as s
+from amux.core import steering
+from amux.core.context import cancellation_note
+from amux.core.ids import InputId, TurnId
+from amux.core.inputs import Answer, Input, Interrupt, Said, Verdict
+from amux.core.session import State
+from amux.core.step import (
+    AnswerRequest,
+    Burst,
+    Draft,
+    InterruptTurn,
+    OpenConversation,
+    Phase,
+    Scratch,
+    StartTurn,
+    Step,
+    SteerTurn,
+    Streaming,
+)
+
+JOIN_DELTAS = 0.2  # seconds for which streamed text is joined into one event
+
+
+def run(state: State, scratch: Scratch, signals: Sequence[s.Signal], *, now: float) -> Step:
+    """All that these signals come to, in their order. `now` is monotonic seconds. Raises nothing."""
+    draft = Draft(state, scratch, now)
+    for signal in signals:
+        _on(draft, signal)
+    _on_time(draft)
+    _dispatch(draft)
+    return Step(draft.state, draft.scratch, tuple(draft.events), tuple(draft.accepts), tuple(draft.effects))
+
+
+def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one line a kind of signal
+    match signal:
+        case s.ItemSeen() | s.DeltaSeen():
+            _seen(draft, signal)
+        case s.Heard(said):
+            _hear(draft, said)
+        case s.Opened():
+            _recover(draft, signal)
+        case s.ConversationReady(native_id, can):
+            _ready(draft, native_id, can)
+        case s.OpenFailed(reason, detail):
+            _fail_waiting(draft, reason, detail)
+        case s.Steered(_, ids, answer):
+            _steer_came_out(draft, ids, answer)
+        case s.TurnEnded():
+            _ended(draft, signal)
+        case s.Stopped(turn):
+            _stopped(draft, turn)
+        case s.PermissionAsked():
+            _asked(draft, signal)
+        case s.ForeignTurnBegan(native_turn, reason):
+            _foreign_began(draft, native_turn, reason)
+        case s.ForeignTurnEnded():
+            _became_free(draft)
+        case s.Died(reason):
+            _died(draft, reason)
+        case s.Rested():
+            _rest(draft)
+        case s.Tick():
+            pass
+        case _:
+            assert_never(signal)
+
+
+# -- opening, recovery, rest ------------------------------------------------------------------------------------------
+
+
+def _recover(draft: Draft, opened: s.Opened) -> None:
+    """What a dead owner left open is ended; then what was said and not accepted is heard, in its order."""
+    draft.set(herald=e.OwnerOpened(opened.epoch, opened.worker))
+    if turn := draft.state.turn:
+        _close_requests(draft, e.Resolution.died)
+        _fail_steers(draft)
+        draft.write(e.TurnFinished(turn.id, e.Outcome.lost, "owner_died"))
+    for said in opened.journal:
+        _hear(draft, said)
+
+
+def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
+    draft.write(e.ConversationOpened(native_id, can))
+    held, phase = draft.scratch.held, Phase.idle
+    draft.set(phase=phase, held=())
+    _dispatch(draft)  # what waited before goes first
+    for burst in _bursts(held):
+        _settle(draft, burst)
+
+
+def _bursts(inputs: Iterable[Input]) -> list[tuple[Input, ...]]:
+    """Texts whose window has passed are one burst per run of one sender, by sending time (I2, H41)."""
+    runs: list[list[Input]] = []
+    for said in inputs:
+        last = runs[-1][-1] if runs else None
+        if last and steering.joinable(last) and steering.joinable(said) and steering.same_burst(last, said):
+            runs[-1].append(said)
+        else:
+            runs.append([said])
+    return [tuple(sorted(run, key=_sent)) for run in runs]
+
+
+def _sent(said: Input) -> tuple[int, str]:
+    return said.sent_at, said.id
+
+
+def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
+    """No conversation, so nothing that waits can run: each is told, and the next input tries anew (S7)."""
+    for burst in _bursts(draft.scratch.held):
+        _accept(draft, burst)
+        draft.write(e.SubmissionFailed(_ids(burst), reason, detail))
+    for waiting in draft.state.queue:
+        draft.write(e.SubmissionFailed(_ids(waiting.inputs), reason, detail))
+    draft.set(phase=Phase.closed, held=())
+
+
+def _rest(draft: Draft) -> None:
+    draft.set(phase=Phase.closed)
+    if draft.state.label is not e.Label.sleeping:
+        draft.write(e.SessionState(e.Label.sleeping))
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _hear(draft: Draft, said: Said) -> None:
+    match said:
+        case Input():
+            _hear_input(draft, said)
+        case Interrupt():
+            _interrupt(draft, said)
+        case Answer():
+            _answer(draft, said)
+        case _:
+            assert_never(said)
+
+
+def _hear_input(draft: Draft, said: Input) -> None:
+    if draft.scratch.phase in (Phase.closed, Phase.opening):
+        draft.set(held=(*draft.scratch.held, said))
+    elif draft.state.turn and steering.joinable(said):
+        _join(draft, said)
+    else:
+        _close_burst(draft)
+        _settle(draft, (said,))
+
+
+def _join(draft: Draft, said: Input) -> None:
+    """Text in mid-Turn waits for its burst's window; another's text closes the open burst first (I2)."""
+    burst = draft.scratch.burst
+    if burst and not steering.same_burst(burst.inputs[0], said):
+        _close_burst(draft)
+        burst = None
+    if burst:
+        draft.set(burst=replace(burst, inputs=tuple(sorted((*burst.inputs, said), key=_sent))))
+    else:
+        draft.set(burst=Burst((said,), draft.now + draft.scratch.window))
+
+
+def _close_burst(draft: Draft) -> None:
+    if burst := draft.scratch.burst:
+        draft.set(burst=None)
+        _settle(draft, burst.inputs)
+
+
+def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
+    """Accept one burst and give it its fate."""
+    decision = steering.decide(burst, draft.state)
+    _accept(draft, burst)
+    match decision:
+        case steering.Steer(turn):
+            draft.write(e.SteerRequested(turn, _ids(burst)))
+            draft.effects.append(SteerTurn(turn, burst))
+        case steering.Queue() if _free(draft) and not draft.state.queue:
+            _start(draft, burst)
+        case steering.Queue(reason):
+            draft.write(e.InputQueued(_ids(burst), reason))
+        case _:
+            assert_never(decision)
+
+
+def _accept(draft: Draft, burst: tuple[Input, ...]) -> None:
+    for said in burst:
+        draft.accept(said.id, e.InputAccepted(said))
+
+
+def _ids(inputs: tuple[Input, ...]) -> tuple[InputId, ...]:
+    return tuple(i.id for i in inputs)
+
+
+def _interrupt(draft: Draft, said: Interrupt) -> None:
+    """A request (A3): the Turn ends by its own TurnFinished. It names its Turn and touches no other (H39)."""
+    turn = draft.state.turn
+    if turn is None or said.turn is None:
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.nothing_runs))
+    elif said.turn != turn.id:
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.stale))
+    elif turn.interrupting:
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.already_interrupting))
+    else:
+        draft.accept(said.id, e.InterruptRequested(turn.id, said.by, said.name))
+        _close_requests(draft, e.Resolution.interrupted)
+        draft.set(phase=Phase.stopping)
+        draft.effects.append(InterruptTurn(turn.id))
+
+
+def _answer(draft: Draft, said: Answer) -> None:
+    """The first accepted answer counts; a later one, or one to a request that is gone, changes nothing (H40)."""
+    turn = draft.state.turn
+    if turn is None or said.request not in draft.state.requests:
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.stale))
+        return
+    how = e.Resolution.answered
+    resolved = e.PermissionResolved(turn.id, said.request, how, said.verdict, said.by, said.name)
+    draft.accept(said.id, resolved)
+    draft.effects.append(AnswerRequest(said.request, said.verdict))
+
+
+# -- what the provider does -------------------------------------------------------------------------------------------
+
+
+def _seen(draft: Draft, seen: s.ItemSeen | s.DeltaSeen) -> None:
+    """Items of the running Turn; a late one of an ended Turn is kept too, and reopens nothing (H55)."""
+    if not 0 < seen.turn <= draft.state.last_turn:
+        return
+    if isinstance(seen, s.DeltaSeen):
+        _stream(draft, seen)
+        return
+    _flush(draft)
+    draft.write(e.Item(seen.turn, seen.item, seen.type, seen.status, seen.title, seen.text))
+
+
+def _stream(draft: Draft, delta: s.DeltaSeen) -> None:
+    """Joined for a moment, so that a word is not a commit."""
+    open_ = draft.scratch.streaming
+    follows = open_ and (open_.turn, open_.item, open_.offset + len(open_.text)) == (
+        delta.turn,
+        delta.item,
+        delta.offset,
+    )
+    if open_ and follows:
+        draft.set(streaming=replace(open_, text=open_.text + delta.text))
+        return
+    _flush(draft)
+    due = draft.now + JOIN_DELTAS
+    draft.set(streaming=Streaming(delta.turn, delta.item, delta.offset, delta.text, due))
+
+
+def _flush(draft: Draft) -> None:
+    if open_ := draft.scratch.streaming:
+        draft.set(streaming=None)
+        draft.write(e.Delta(open_.turn, open_.item, open_.offset, open_.text))
+
+
+def _steer_came_out(draft: Draft, ids: tuple[InputId, ...], answer: s.SteerAnswer) -> None:
+    steer = next((x for x in draft.state.steering if _ids(x.inputs) == ids), None)
+    if steer is None:  # settled already: its Turn died, or an earlier owner's
+        return
+    match answer:
+        case s.SteerAnswer.committed:
+            draft.write(e.InputSteered(steer.turn, ids))
+        case s.SteerAnswer.unknown:
+            draft.write(e.SubmissionFailed(ids, e.FailReason.uncertain))
+        case s.SteerAnswer.refused if draft.state.turn and draft.state.turn.interrupting:
+            draft.write(e.InputCancelled(ids, e.CancelReason.interrupted))  # it was steered, so it goes too (I6)
+        case s.SteerAnswer.refused:
+            draft.write(e.InputQueued(ids, e.QueueReason.refused))
+        case _:
+            assert_never(answer)
+    if draft.scratch.ended and not draft.state.steering:
+        _finish(draft, draft.scratch.ended)
+
+
+def _ended(draft: Draft, ended: s.TurnEnded) -> None:
+    """The end waits for the answers to steers that are still out: each input has one fate, told before the end."""
+    if draft.state.turn is None or draft.state.turn.id != ended.turn or draft.scratch.ended:
+        return
+    if draft.state.steering:
+        draft.set(ended=ended)
+    else:
+        _finish(draft, ended)
+
+
+def _finish(draft: Draft, ended: s.TurnEnded) -> None:
+    """The one TurnFinished (T3). The open burst goes to the queue behind it."""
+    turn = draft.state.turn
+    if turn is None:
+        return
+    _flush(draft)
+    if turn.interrupting and ended.unhandled:
+        draft.write(e.InputCancelled(ended.unhandled, e.CancelReason.interrupted))
+    _close_requests(draft, e.Resolution.ended)
+    outcome = ended.outcome
+    if turn.interrupting and outcome is e.Outcome.lost:
+        outcome = e.Outcome.interrupted  # it did not obey and was killed: that is what was asked for
+    draft.write(e.TurnFinished(turn.id, outcome, ended.reason, ended.detail, ended.usage))
+    phase = Phase.idle if draft.scratch.phase is Phase.turn else draft.scratch.phase
+    draft.set(ended=None, phase=phase)
+    _close_burst(draft)
+
+
+def _stopped(draft: Draft, turn: TurnId) -> None:
+    """Quiet: the next Turn may start. A provider that is quiet and told no end has ended (A3)."""
+    if draft.scratch.phase is not Phase.stopping:
+        return
+    draft.set(phase=Phase.idle)
+    running = draft.state.turn
+    if running and running.id == turn:
+        _fail_steers(draft)
+        _finish(draft, draft.scratch.ended or s.TurnEnded(turn, e.Outcome.interrupted))
+
+
+def _died(draft: Draft, reason: str) -> None:
+    """Its Turn ends lost, what was on its way is uncertain (I5), and nothing is run again."""
+    _flush(draft)
+    turn, ended = draft.state.turn, draft.scratch.ended
+    if draft.scratch.phase is not Phase.opening:  # an opening that dies answers for itself
+        draft.set(phase=Phase.closed)
+    if turn is None:
+        return
+    _close_requests(draft, e.Resolution.died)
+    _fail_steers(draft)
+    _finish(draft, ended or s.TurnEnded(turn.id, e.Outcome.lost, "agent_died", reason))
+
+
+def _fail_steers(draft: Draft) -> None:
+    for steer in draft.state.steering:
+        draft.write(e.SubmissionFailed(_ids(steer.inputs), e.FailReason.uncertain))
+
+
+def _asked(draft: Draft, asked: s.PermissionAsked) -> None:
+    turn = draft.state.turn
+    if turn is None or turn.id != asked.turn or turn.interrupting:
+        draft.effects.append(AnswerRequest(asked.request, Verdict.deny))
+    elif asked.request not in draft.state.requests:
+        draft.write(e.PermissionRequested(asked.turn, asked.request, asked.title, asked.detail))
+
+
+def _close_requests(draft: Draft, how: e.Resolution) -> None:
+    if turn := draft.state.turn:
+        for request in draft.state.requests:
+            draft.write(e.PermissionResolved(turn.id, request, how))
+
+
+def _foreign_began(draft: Draft, native_turn: str, reason: str) -> None:
+    draft.write(e.NativeTurnQuarantined(native_turn, reason))
+    if draft.scratch.phase is Phase.idle:
+        draft.set(phase=Phase.foreign)
+
+
+def _became_free(draft: Draft) -> None:
+    if draft.scratch.phase is Phase.foreign:
+        draft.set(phase=Phase.idle)
+
+
+# -- time and dispatch ------------------------------------------------------------------------------------------------
+
+
+def _on_time(draft: Draft) -> None:
+    if draft.scratch.burst and draft.scratch.burst.closes <= draft.now:
+        _close_burst(draft)
+    if draft.scratch.streaming and draft.scratch.streaming.due <= draft.now:
+        _flush(draft)
+
+
+def _free(draft: Draft) -> bool:
+    return draft.scratch.phase is Phase.idle and draft.state.turn is None
+
+
+def _dispatch(draft: Draft) -> None:
+    """The first that waits becomes the next Turn; a closed provider is opened for it."""
+    if _free(draft) and draft.state.queue:
+        _start(draft, draft.state.queue[0].inputs)
+    elif draft.scratch.phase is Phase.closed and (draft.scratch.held or draft.state.queue):
+        draft.set(phase=Phase.opening)
+        draft.write(e.ConversationOpening(draft.scratch.engine, draft.state.native_id))
+        draft.effects.append(OpenConversation(draft.state.native_id))
+
+
+def _start(draft: Draft, inputs: tuple[Input, ...]) -> None:
+    turn = TurnId(draft.state.last_turn + 1)
+    senders = tuple(dict.fromkeys(i.sender for i in inputs))
+    note = cancellation_note(draft.state.cancelled)
+    draft.write(e.TurnStarted(turn, _ids(inputs), e.Cause.input, inputs[0].authorization, senders))
+    draft.set(phase=Phase.turn)
+    draft.effects.append(StartTurn(turn, inputs, note))

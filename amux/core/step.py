@@ -1,0 +1,148 @@
+"""The machine's vocabulary: what an owner knows and may forget, what it is to do, and a Step in the making.
+
+Values only; the decisions are in `machine`."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from amux.core import events as e
+from amux.core import signals as s
+from amux.core.ids import InputId, ItemId, RequestId, TurnId
+from amux.core.inputs import Input, Verdict
+from amux.core.session import State, apply
+
+
+class Phase(StrEnum):
+    """What holds the provider. Only idle dispatches."""
+
+    closed = "closed"
+    opening = "opening"
+    idle = "idle"
+    turn = "turn"
+    stopping = "stopping"
+    foreign = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Consecutive text of one sender, until its window closes (I2). `closes` is monotonic seconds."""
+
+    inputs: tuple[Input, ...]
+    closes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Text of one item that is being joined; `due` is monotonic seconds."""
+
+    turn: TurnId
+    item: ItemId
+    offset: int
+    text: str
+    due: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """What an owner knows and may forget."""
+
+    engine: str
+    window: float  # seconds of the burst window
+    phase: Phase = Phase.closed
+    herald: e.OwnerOpened | None = None  # goes with this owner's first append
+    held: tuple[Input, ...] = ()  # said while the provider was not open: unaccepted still
+    burst: Burst | None = None
+    streaming: Streaming | None = None
+    ended: s.TurnEnded | None = None  # the Turn's end, while an answer to a steer is still out
+
+    def due(self) -> float | None:
+        """When the owner must look again by itself, in monotonic seconds."""
+        return min(
+            (x for x in (self.burst and self.burst.closes, self.streaming and self.streaming.due) if x), default=None
+        )
+
+    def at_rest(self, state: State) -> bool:
+        """Whether nothing is left to do, so that the owner may let go."""
+        nothing = not (self.held or self.burst or self.streaming or state.turn or state.queue)
+        return nothing and self.phase in (Phase.closed, Phase.idle)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConversation:
+    """Start the provider, or resume `native_id`."""
+
+    native_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartTurn:
+    """Hand these inputs out as that Turn; `note` goes before them."""
+
+    turn: TurnId
+    inputs: tuple[Input, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class SteerTurn:
+    """Put these inputs into that Turn, or into none."""
+
+    turn: TurnId
+    inputs: tuple[Input, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptTurn:
+    """Run the stop procedure of that Turn."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Tell the provider what a person said, or deny for nobody."""
+
+    request: RequestId
+    verdict: Verdict
+
+
+Effect = OpenConversation | StartTurn | SteerTurn | InterruptTurn | AnswerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one batch of signals comes to. `accepts` pairs an input with its event's place in `events`, from 1."""
+
+    state: State
+    scratch: Scratch
+    events: tuple[e.Event, ...] = ()
+    accepts: tuple[tuple[InputId, int], ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+@dataclass(slots=True)
+class Draft:
+    """A Step in the making: the one place in which state and scratch move on."""
+
+    state: State
+    scratch: Scratch
+    now: float
+    events: list[e.Event] = field(default_factory=list)
+    accepts: list[tuple[InputId, int]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+    def write(self, *events: e.Event) -> None:
+        if self.scratch.herald:
+            events = (self.scratch.herald, *events)
+            self.set(herald=None)
+        for event in events:
+            self.events.append(event)
+            self.state = apply(self.state, event)
+
+    def accept(self, control: InputId, event: e.Event) -> None:
+        """Write the event by which that input is accepted."""
+        self.write(event)
+        self.accepts.append((control, len(self.events)))
+
+    def set(self, **changes: object) -> None:
+        self.scratch = replace(self.scratch, **changes)  # type: ignore[arg-type]
