@@ -1,0 +1,334 @@
+"""The Guard: the parent of an agent's process tree, and a program of its own (H3, H57, H58).
+
+Started as `python -I -S guard.py LOCK DEADLINE CONTROL PROGRAM [ARGUMENT...]`. It holds the lock of the Session's home
+and kills every descendant when its deadline passes, when its owner's end of the control channel closes, or when the
+agent ends by itself; so nothing acts longer than its owner may. It relays no data, logs nothing and imports nothing but
+the standard library: it must start at once, and must go on when its owner is frozen.
+
+LOCK is the lock file; DEADLINE seconds of CLOCK_BOOTTIME, which goes on while the machine sleeps; CONTROL the number
+of an inherited socket. On it the owner writes lines, `until SECONDS`, `stop GRACE_SECONDS`, `kill`, and the Guard
+answers `running PID`, then `ended WHY CODE`; or, when nothing was started, `failed WHAT ERRNO` and no more.
+
+Elsewhere than on Linux (no subreaper, no PDEATHSIG, no /proc; not tested) the agent's process group stands for its tree,
+and a lock that is held is waited for instead of taken."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+
+LINUX = sys.platform == "linux"
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+MARK = "AGENT_GUARD"  # the variable that names the lock file in the environment of everything below a Guard
+TAKE_OVER_SECONDS = 5.0  # how long a lock may stay held after its holder was killed
+PAUSE_SECONDS = 0.002
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+TIMER_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+TIMER_ABSOLUTE = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+CHILDREN_FILES = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")  # a lean kernel has none
+GONE = contextlib.suppress(ProcessLookupError, PermissionError)
+
+
+class Failed(Exception):
+    """Nothing was started: `late`, `held`, `lock ERRNO` or `exec ERRNO`."""
+
+
+def now() -> float:
+    """Seconds of the clock on which deadlines are given."""
+    return time.clock_gettime(CLOCK)
+
+
+class Alarm:
+    """Something to poll that wakes at a time of CLOCK_BOOTTIME, also when the machine slept across it.
+
+    A timeout of poll() would not: it does not count the sleep."""
+
+    def __init__(self) -> None:
+        self.fd: int = LIBC.timerfd_create(CLOCK, TIMER_FLAGS) if LINUX else -1
+
+    def set(self, at: float) -> int:
+        """Wake at `at`; answers the timeout for poll() in milliseconds, -1 where the timer does the waking."""
+        if self.fd < 0:
+            return max(0, min(500, int((at - now()) * 1000) + 1))
+        at = max(at, 0.001)  # zero would switch it off
+        spec = (ctypes.c_long * 4)(0, 0, int(at), int(at % 1 * 1e9))
+        LIBC.timerfd_settime(self.fd, TIMER_ABSOLUTE, spec, None)
+        return -1
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, dead ones that nobody has waited for included."""
+    found: list[int] = []
+    look = [root]
+    while look:
+        children = _children(look.pop())
+        found += children
+        look += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    if CHILDREN_FILES:
+        tasks = _names(f"/proc/{pid}/task")
+        return [int(child) for task in tasks for child in _words(f"/proc/{pid}/task/{task}/children")]
+    return [each for each in _processes() if _stat(each)[1:2] == [b"%d" % pid]]
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in _names("/proc") if name.isdigit()]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # the process is gone
+        return []
+
+
+def _words(path: str) -> list[bytes]:
+    try:
+        return _read(path).split()
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The words of /proc/PID/stat behind the name: 0 is the state, 1 the parent, 19 the start time. Empty when gone."""
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _alive(pid: int) -> bool:
+    state = _stat(pid)[:1]
+    return bool(state) and state[0] not in b"ZX"
+
+
+def _kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with GONE:  # or another user's: then it holds the Guard until it ends
+        os.kill(pid, number)
+
+
+def kill_tree(root: int) -> None:
+    """Kill all that lives below `root`; when nothing does any more, `root` itself. Call it until `root` is gone."""
+    living = [pid for pid in descendants(root) if _alive(pid)]
+    for pid in living or [root]:
+        _kill(pid)
+
+
+def hold(path: str, deadline: float) -> int:
+    """Take the lock of the home, from a Guard that still has it if need be; answers the open lock.
+
+    Raises Failed, with nothing started, when the deadline has passed or the lock cannot be had in time."""
+    give_up = min(now() + TAKE_OVER_SECONDS, deadline)
+    lock = _lock(path)
+    while lock is None:
+        if now() >= give_up:
+            raise Failed("late" if now() >= deadline else "held")
+        if holder := _holder(path):
+            kill_tree(holder)
+        time.sleep(PAUSE_SECONDS)
+        lock = _lock(path)
+    if now() >= deadline:  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
+        raise Failed("late")
+    if os.fstat(lock).st_size:  # the last holder could not finish its work
+        _kill_marked(path, give_up)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d %s" % (os.getpid(), _identity(os.getpid())), 0)
+    return lock
+
+
+def _lock(path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise Failed(f"lock {e.errno}") from e
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+def _identity(pid: int) -> bytes:
+    """What tells this process from a later one of the same number: its start time and the machine's boot."""
+    if not LINUX:
+        return b"0 0"
+    fields = _stat(pid)
+    return b"%s %s" % (fields[19] if fields else b"-", _read("/proc/sys/kernel/random/boot_id").strip())
+
+
+def _holder(path: str) -> int | None:
+    try:
+        pid, _, identity = _read(path).partition(b" ")
+    except OSError:
+        return None
+    return int(pid) if LINUX and pid.isdigit() and _identity(int(pid)) == identity else None
+
+
+def _kill_marked(path: str, give_up: float) -> None:
+    """Kill what an earlier Guard of this home left when it was killed itself."""
+    mark = f"{MARK}={path}\0".encode()
+    while LINUX and (left := [pid for pid in _processes() if _carries(pid, mark)]):
+        for pid in left:
+            for each in [pid, *descendants(pid)]:
+                _kill(each)
+        if now() >= give_up:
+            raise Failed("held")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in _read(f"/proc/{pid}/environ")
+    except OSError:  # gone, or not ours
+        return False
+
+
+def start(program: list[str], mark: str) -> int:
+    """Fork the agent in a session of its own, to die with this thread; answers its number once it runs.
+
+    Raises Failed when the program cannot be run."""
+    guard, (told, tell) = os.getpid(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
+                signal.signal(number, signal.SIG_DFL)
+            if LINUX:
+                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() == guard:
+                os.execvpe(program[0], program, {**os.environ, MARK: mark})  # noqa: S606
+        except OSError as e:
+            os.write(tell, str(e.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(tell)
+    code = os.read(told, 16)  # ends when exec has closed it
+    os.close(told)
+    if code:
+        os.waitpid(pid, 0)
+        raise Failed(f"exec {code.decode()}")
+    return pid
+
+
+class Watch:
+    """One agent's time: until it ends, its owner goes or asks, or its deadline passes."""
+
+    def __init__(self, agent: int, control: int, deadline: float) -> None:
+        self.agent, self.control, self.deadline = agent, control, deadline
+        self.code: int | None = None  # the agent's, once it is known
+        self.why = "deadline"
+        self._heard = b""
+
+    def wait(self) -> None:
+        """Return when the tree has to go; `why` says why."""
+        alarm, poll, (woken, wake) = Alarm(), select.poll(), os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        for fd in filter(lambda fd: fd >= 0, (self.control, woken, alarm.fd)):
+            poll.register(fd, select.POLLIN)
+        while self.reap() and self.code is None and now() < self.deadline:
+            ready = dict(poll.poll(alarm.set(self.deadline)))
+            if woken in ready and {*os.read(woken, 4096)} - {signal.SIGCHLD}:
+                self.why = "killed"
+                return
+            if self.control in ready and not self._listen():
+                return
+        if self.code is not None and self.why != "stopped":
+            self.why = "exited"
+
+    def _listen(self) -> bool:
+        """Do what the owner wrote; False when the tree has to go at once."""
+        try:
+            more = os.read(self.control, 4096)
+        except OSError:
+            more = b""
+        if not more:
+            self.why = "owner_gone"
+            return False
+        *lines, self._heard = (self._heard + more).split(b"\n")
+        for word, _, value in (line.partition(b" ") for line in lines):
+            if word == b"kill":
+                self.why = "killed"
+                return False
+            if word == b"stop":
+                self.why, self.deadline = "stopped", min(self.deadline, now() + float(value))
+                _kill(self.agent, signal.SIGTERM)
+            if word == b"until" and self.why != "stopped":
+                self.deadline = float(value)
+        return True
+
+    def reap(self) -> bool:
+        """Wait for all that has ended; False once no child is left at all."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if pid == self.agent:
+                    self.code = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            return False
+
+    def kill_all(self) -> None:
+        """Kill until the kernel says that no child is left; then no descendant is, for orphans become children."""
+        while self.reap():
+            for pid in descendants(os.getpid()):
+                _kill(pid)
+            if not LINUX:
+                with GONE:
+                    os.killpg(self.agent, signal.SIGKILL)
+            time.sleep(PAUSE_SECONDS)
+
+
+def _tell(control: int, line: str) -> None:
+    with contextlib.suppress(OSError):  # the owner is gone, which the next look at the channel finds out
+        os.write(control, line.encode() + b"\n")
+
+
+def main() -> int:
+    path, deadline, control, program = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    os.set_inheritable(control, False)
+    if LINUX:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        if now() >= deadline:
+            raise Failed("late")
+        lock = hold(path, deadline)
+        agent = start(program, path)
+    except Failed as e:
+        _tell(control, f"failed {e}")
+        return 127
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):  # else the agent's pipes would seem open after its end
+        os.dup2(nowhere, fd)
+    _tell(control, f"running {agent}")
+    watch = Watch(agent, control, deadline)
+    watch.wait()
+    watch.kill_all()
+    os.ftruncate(lock, 0)  # nothing is left for the next Guard to look for
+    code = watch.code if watch.code is not None else -signal.SIGKILL
+    _tell(control, f"ended {watch.why} {code}")
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

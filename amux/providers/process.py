@@ -1,0 +1,319 @@
+"""An agent behind its Guard: JSON lines both ways, a home of its own, a scrubbed environment, an end with a reason.
+
+A provider talks to its agent through this alone. A library that would start the program itself is given a transport on
+it instead, since such libraries pass the whole environment on. It restarts nothing, retries nothing, and logs nothing
+that went through it."""
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from amux.core.errors import Refused, Stale, Unavailable
+from amux.providers import guard
+from amux.providers.pipes import LastWords, Line, Lines, Reader, Writer, decode
+
+PASSED = {"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL")
+START_SECONDS = 15.0  # the Guard's own start, and its fight for the lock
+
+
+class Why(StrEnum):
+    """Why an agent's process tree is gone."""
+
+    exited = "exited"  # by itself, or killed by a stranger: see the code
+    deadline = "deadline"  # its permission to act ran out
+    stopped = "stopped"  # we asked
+    killed = "killed"  # we made it
+    flooded = "flooded"  # it wrote more than can be kept
+    garbled = "garbled"  # it wrote what is no JSON, again and again
+    guard_lost = "guard_lost"  # the Guard was killed, and took the agent with it
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an agent came to its end. `code` is its exit code, or minus the signal that killed it; None when not known.
+
+    `said` is for people and holds nothing that the agent wrote; `last_words`, the newest lines of its stderr, may hold
+    anything: it is plain text without the secrets that we gave, to be shown, never to be logged."""
+
+    why: Why
+    code: int | None
+    said: str
+    last_words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of an agent's output is kept. `unread_bytes` bounds the lines that nobody has taken yet (H33)."""
+
+    line_bytes: int = 64 * 2**20
+    unread_bytes: int = 64 * 2**20
+    stderr_lines: int = 20
+    garbage_lines: int = 20  # so many lines that are no JSON, one after the other, are skipped
+
+
+def boottime() -> float:
+    """Seconds of CLOCK_BOOTTIME: what deadlines are given in. It goes on while the machine sleeps."""
+    return guard.now()
+
+
+def environment(worker: Mapping[str, str], given: Mapping[str, str], home: Path) -> dict[str, str]:
+    """What the agent sees: a few harmless names of the worker's, what its provider gives, and its own home (H21)."""
+    passed = {name: value for name, value in worker.items() if name in PASSED or name.startswith("LC_")}
+    return {**passed, **given, "HOME": str(home), "TMPDIR": str(home / "tmp")}
+
+
+class Process:
+    """One running agent. Made by `start`; belongs to the event loop that started it.
+
+    Whoever started it ends it with `stop` or `kill`; when the owner's process dies the Guard does."""
+
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], control: socket.socket, limits: Limits) -> None:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self.name = name
+        self.pid = 0  # the agent's own, not its Guard's
+        self._popen, self._control, self._limits = popen, control, limits
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[str] = self._loop.create_future()
+        self._ended: asyncio.Future[End] = self._loop.create_future()
+        self._ending: asyncio.Task[None] | None = None
+        self._told = b""
+        self._verdict: tuple[Why, str] | None = None
+        self._remedy = ""
+        self._secrets: tuple[str, ...] = ()
+        self._lines = Lines(
+            line_bytes=limits.line_bytes,
+            unread_bytes=limits.unread_bytes,
+            overflow=lambda why: self._condemn(Why.flooded, why),
+        )
+        self._last_words = LastWords(limits.stderr_lines)
+        self._stdin = Writer(popen.stdin.fileno(), name)
+        self._stdout = Reader(popen.stdout.fileno(), self._lines.take, self._lines.finish)
+        self._stderr = Reader(popen.stderr.fileno(), self._last_words.take, lambda: None)
+        self._loop.add_reader(control, self._hear)
+
+    @classmethod
+    async def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        home: Path,
+        env: Mapping[str, str],
+        cwd: Path,
+        deadline: float,
+        remedy: str = "`amux doctor` says what is missing.",
+        limits: Limits = Limits(),
+    ) -> "Process":
+        """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most.
+
+        `env` is what the provider adds to the few names that pass. Whatever still acts in that home is killed first.
+        Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
+        Refused when the workspace `cwd` is not there; Stale when the deadline has passed. Nothing runs then."""
+        name = Path(argv[0]).name
+        _prepare(home, cwd, name)
+        try:
+            popen, control = _spawn(argv, f"{home}.lock", deadline, cwd, environment(os.environ, env, home))
+        except OSError as e:
+            raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
+        self = cls(name, popen, control, limits)
+        self._remedy = remedy
+        self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
+        await self._wait_for_start(home)
+        return self
+
+    async def _wait_for_start(self, home: Path) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                word, _, value = (await self._started).partition(" ")
+        except TimeoutError:
+            await self._abandon()
+            raise Unavailable(f"{self.name} did not start within {START_SECONDS:g} s. {self._remedy}") from None
+        except asyncio.CancelledError:
+            self._control.shutdown(socket.SHUT_RDWR)
+            raise
+        if word == "running":
+            self.pid = int(value)
+            return
+        await self.wait()
+        raise _not_started(self.name, value, home, self._remedy)
+
+    async def _abandon(self) -> None:
+        self._popen.kill()
+        await self.wait()
+
+    def lines(self) -> AsyncIterator[Line]:
+        """Every JSON object that the agent writes, for one consumer at a time; ends when its stdout does.
+
+        Other lines are skipped; after `Limits.garbage_lines` of them in a row the agent is killed as garbled."""
+        return self._objects()
+
+    async def _objects(self) -> AsyncIterator[Line]:
+        garbage = 0
+        async for raw in self._lines:
+            line = decode(raw)
+            garbage = 0 if line is not None else garbage + 1
+            if line is not None:
+                yield line
+            elif garbage > self._limits.garbage_lines:
+                self._condemn(Why.garbled, f"wrote {garbage} lines that are no JSON")
+                return
+
+    async def send(self, line: Mapping[str, object]) -> None:
+        """Write one object as a line. Raises as `write` does."""
+        await self.write(msgspec.json.encode(line) + b"\n")
+
+    async def write(self, data: bytes) -> None:
+        """Write whole lines; return when the pipe has taken them, which is not yet the agent's word.
+
+        Raises Unavailable when nothing was written, Uncertain when the agent ended in the midst of it. When it is
+        cancelled before a byte was written nothing will be; after that, all of it will."""
+        await self._stdin.write(data)
+
+    def extend(self, deadline: float) -> None:
+        """Set the Guard's deadline, in seconds of `boottime`. Never waits, never raises; the dead stay dead."""
+        self._ask(f"until {deadline!r}")
+
+    async def stop(self, grace_seconds: float) -> End:
+        """Ask the agent to end, kill its tree after `grace_seconds`, and answer when nothing of it is left."""
+        self._ask(f"stop {grace_seconds!r}")
+        return await self.wait()
+
+    async def kill(self) -> End:
+        """Kill its tree now, and answer when nothing of it is left. May be called again."""
+        self._ask("kill")
+        return await self.wait()
+
+    async def wait(self) -> End:
+        """Answer how it ended, once nothing of it is left."""
+        return await asyncio.shield(self._ended)
+
+    async def failure(self) -> Unavailable:
+        """For an agent whose lines ended before it had answered anything: what it was, how it ended, what to do."""
+        end = await self.wait()
+        last = f" Its last words: {end.last_words[-1][:200]}" if end.last_words else ""
+        return Unavailable(f"{self.name} {end.said}.{last} {self._remedy}")
+
+    def _condemn(self, why: Why, said: str) -> None:
+        if self._verdict is None:
+            self._verdict = why, said
+            self._ask("kill")
+
+    def _ask(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # the Guard is gone, or is stopped and will find the deadline passed
+            self._control.send(line.encode() + b"\n")
+
+    def _hear(self) -> None:
+        try:
+            more = self._control.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            more = b""
+        self._told += more
+        first, whole, _ = self._told.partition(b"\n")
+        if whole and not self._started.done():
+            self._started.set_result(first.decode())
+        if not more:
+            self._loop.remove_reader(self._control)
+            self._ending = self._loop.create_task(self._end(), name=f"end of {self.name}")
+
+    async def _end(self) -> None:
+        await asyncio.to_thread(self._popen.wait)
+        self._stdin.close()
+        for reader in (self._stdout, self._stderr):
+            reader.drain()
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr, self._control):
+            if pipe:
+                pipe.close()
+        if not self._started.done():
+            self._started.set_result("failed guard")
+        self._ended.set_result(self._account())
+
+    def _account(self) -> End:
+        """The Guard's last word, unless we had passed a verdict ourselves."""
+        told = [line.split() for line in self._told.decode().splitlines() if line.startswith("ended ")]
+        why, code = (Why(told[0][1]), int(told[0][2])) if told else (Why.guard_lost, None)
+        said = _said(why, code)
+        if self._verdict and why is not Why.exited:
+            why, said = self._verdict
+        return End(why, code, said, tuple(map(self._redact, self._last_words.lines())))
+
+    def _redact(self, line: str) -> str:
+        for secret in self._secrets:
+            line = line.replace(secret, "[secret]")
+        return line
+
+
+def _prepare(home: Path, cwd: Path, name: str) -> None:
+    try:
+        (home / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e:
+        raise Unavailable(f"{name} needs {home} for itself: {e.strerror}. Make AMUX_HOME writable for amux.") from e
+    if not cwd.is_dir():
+        raise Refused(f"The workspace {cwd} is no folder here. Create it, or start in another one.", key="no_workspace")
+
+
+def _spawn(
+    argv: Sequence[str], lock: str, deadline: float, cwd: Path, env: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The Guard, which will run `argv`, and our end of its control channel. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    fd = theirs.fileno()
+    with contextlib.ExitStack() as unless_started, theirs:
+        unless_started.callback(ours.close)
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, lock, repr(deadline), str(fd), *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=env,
+            cwd=cwd,
+            pass_fds=[fd],
+            start_new_session=True,
+        )
+        unless_started.pop_all()
+    return popen, ours
+
+
+def _not_started(name: str, why: str, home: Path, remedy: str) -> Exception:
+    what, _, number = why.partition(" ")
+    reason = os.strerror(int(number)) if number else ""
+    match what:
+        case "late":
+            return Stale(f"{name} was not started: the permission to act has run out")
+        case "exec":
+            return Unavailable(f"{name} cannot be run: {reason}. {remedy}")
+        case "lock":
+            return Unavailable(f"{home}.lock cannot be used: {reason}. Make AMUX_HOME writable for amux.")
+        case "held":
+            return Unavailable(f"{home} is held by a process that cannot be killed from here. End it, then try again.")
+        case _:
+            return Unavailable(f"The Guard of {name} ended before it began. {remedy}")
+
+
+def _said(why: Why, code: int | None) -> str:
+    match why:
+        case Why.exited if code is not None and code < 0:
+            return f"was killed by signal {-code}"
+        case Why.exited:
+            return f"ended by itself with code {code}"
+        case Why.deadline:
+            return "was killed when its owner's permission to act ran out"
+        case Why.guard_lost:
+            return "died with its Guard"
+        case _:
+            return f"was {why}"
