@@ -29,11 +29,13 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """What the journal made of one submission. `fresh` is False for a twin, which is told what became of the first."""
+    """What the journal made of one submission. `fresh` is False for a twin, which is told where the first one went.
 
-    id: InputId
-    session: SessionKey | None
-    target: str | None
+    `said` is what was written: an Interrupt names its Turn there."""
+
+    said: Said
+    session: SessionKey
+    target: str
     fresh: bool
 
 
@@ -240,6 +242,9 @@ class Waker(Protocol):
 
     async def drive(self, session: SessionKey, target: str) -> None: ...
     async def deliver(self, session: SessionKey) -> None: ...
+
+    async def waiting(self, target: str) -> int:
+        """How many wakes of that target no worker has taken yet; 0 when nobody can say."""
 
 
 class Nudges(Protocol):

@@ -23,8 +23,8 @@ from amux.core.step import (
     Phase,
     Scratch,
     StartTurn,
-    Step,
     SteerTurn,
+    Step,
     Streaming,
 )
 
