@@ -1,0 +1,1 @@
+"""How amux runs on one machine: embedded servers, and the supervisor that keeps every process of a home alive."""

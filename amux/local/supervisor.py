@@ -1,0 +1,189 @@
+"""Runs the services of one home: an ordered start, restarts, an ordered stop, and nothing left behind whatever ends us.
+
+A service starts when those it comes `after` are ready and stops before they do. The supervisor decides nothing about
+Sessions, and what its services say is theirs: it goes to `<home>/logs/<name>.log`."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from amux.core.errors import Broken, Refused, Unavailable
+from amux.local.child import ProcessId
+from amux.local.home import Home
+from amux.local.keeper import Keeper, Readiness, Service, State, Told
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _say_nothing(_: Told) -> None:
+    pass
+
+
+class Supervisor:
+    """Keeps `services` alive while its context is open; `tell` hears of every change at once.
+
+    The services stand in order: each after those it names. To be entered in the main thread."""
+
+    def __init__(self, home: Home, services: Sequence[Service], *, tell: Callable[[Told], None] = _say_nothing) -> None:
+        self._home = home
+        self._keepers: dict[str, Keeper] = {}
+        for service in services:
+            missing = [name for name in service.after if name not in self._keepers]
+            if missing or service.name in self._keepers:
+                raise Broken(f"service {service.name}: listed twice, or before {missing}")
+            self._keepers[service.name] = Keeper(service, home, tell)
+        self._group = asyncio.TaskGroup()
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        for name in self._keepers:
+            rotate(self._home, name)
+        await self._group.__aenter__()
+        for keeper in self._keepers.values():
+            self._running.append(self._group.create_task(keeper.run(), name=f"keep {keeper.service.name}"))
+            self._running.append(self._group.create_task(self._begin(keeper), name=f"begin {keeper.service.name}"))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._stop_all()
+        finally:  # when the stop was broken off, too
+            for keeper in self._keepers.values():
+                keeper.kill_now()
+            for task in self._running:
+                task.cancel()
+            await self._group.__aexit__(kind, error, trace)
+
+    @property
+    def states(self) -> dict[str, State]:
+        """Where every service stands."""
+        return {name: keeper.state for name, keeper in self._keepers.items()}
+
+    async def ready(self) -> None:
+        """Wait until every awaited service is ready. Raises Unavailable, in one line, when one is degraded."""
+        awaited = [k for k in self._keepers.values() if k.service.readiness is Readiness.awaited]
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(_ready_or_degraded(keeper)) for keeper in awaited]
+        failed = [line for line in (wait.result() for wait in waits) if line]
+        if failed:
+            raise Unavailable(failed[0])
+
+    async def reaches(self, name: str, *states: State) -> State:
+        """Wait until the service is in one of `states`, and say which."""
+        return await self._of(name).reaches(*states)
+
+    def process(self, name: str) -> ProcessId:
+        """The process of a service. Raises Refused when there is no such service, Unavailable when it is down."""
+        return self._of(name).process()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, as a crash would end it; it is started again after half a second."""
+        self._of(name).kill()
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP to its process, not to what that started."""
+        self.process(name).signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT to its process."""
+        self.process(name).signal(signal.SIGCONT)
+
+    async def stop(self, name: str) -> None:
+        """Stop one service in good order and keep it down; the others go on."""
+        await self._of(name).stop()
+
+    async def start(self, name: str) -> None:
+        """Start a stopped service, or a degraded one at once. Returns when it is ready; raises Unavailable as `ready`."""
+        keeper = self._of(name)
+        keeper.start()
+        line = await _ready_or_degraded(keeper)
+        if line:
+            raise Unavailable(line)
+
+    async def restart(self, name: str, *, down_seconds: float = 0.0) -> None:
+        """Stop a service, leave it down for `down_seconds`, start it; returns when it is ready."""
+        await self.stop(name)
+        await asyncio.sleep(down_seconds)
+        await self.start(name)
+
+    def _of(self, name: str) -> Keeper:
+        if name not in self._keepers:
+            raise Refused(f"there is no service {name}; there are {', '.join(self._keepers)}.")
+        return self._keepers[name]
+
+    async def _begin(self, keeper: Keeper) -> None:
+        for name in keeper.service.after:
+            await self._of(name).reaches(State.ready)
+        keeper.start()
+
+    async def _stop_all(self) -> None:
+        for task in self._running[1::2]:
+            task.cancel()  # nothing begins any more
+        ends: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            for name, keeper in reversed(self._keepers.items()):
+                later = [end for other, end in ends.items() if name in self._of(other).service.after]
+                ends[name] = group.create_task(_stop_after(keeper, later))
+
+
+async def _stop_after(keeper: Keeper, later: Sequence[asyncio.Task[None]]) -> None:
+    if later:
+        await asyncio.wait(later)
+    await keeper.stop()
+
+
+async def _ready_or_degraded(keeper: Keeper) -> str:
+    state = await keeper.reaches(State.ready, State.degraded)
+    return f"{keeper.service.name} {keeper.detail}" if state is State.degraded else ""
+
+
+def rotate(home: Home, name: str) -> None:
+    """Put the log of the former run aside, so that two runs are the most that is kept."""
+    log = home.log(name)
+    if log.exists():
+        os.replace(log, log.with_suffix(".log.1"))
+
+
+@dataclass(slots=True)
+class Ending:
+    """Which signal ended the body; None when it ended by itself."""
+
+    by: signal.Signals | None = None
+
+
+@contextmanager
+def ending_on_signals() -> Iterator[Ending]:
+    """Ctrl-C, TERM and HUP cancel the body, which unwinds in order and ends here; a second one cancels that, too.
+
+    To be used in the main thread, inside a running loop, around all that must be stopped."""
+    loop, task, ending = asyncio.get_running_loop(), asyncio.current_task(), Ending()
+    if task is None:
+        raise Broken("signals can only end a running task")
+    asked = 0
+
+    def end(number: signal.Signals) -> None:
+        nonlocal asked
+        asked += 1
+        ending.by = ending.by or number
+        task.cancel()
+
+    for number in ENDING:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield ending
+    except asyncio.CancelledError:
+        remaining = 1
+        for _ in range(asked):
+            remaining = task.uncancel()
+        if not asked or remaining:
+            raise
+    finally:
+        for number in ENDING:
+            loop.remove_signal_handler(number)
