@@ -145,6 +145,9 @@ class Leases(Protocol):
     async def renew(self, held: Sequence[tuple[SessionKey, str]], *, seconds: float) -> Sequence[Renewal]:
         """Renew many. Raises Unavailable when Redis cannot be reached."""
 
+    async def held(self, sessions: Sequence[SessionKey]) -> Sequence[bool]:
+        """Whether anybody holds each one's Lease now."""
+
     async def release(self, session: SessionKey, token: str) -> None:
         """Give it back unused; a foreign token is left alone."""
 
@@ -240,8 +243,14 @@ class Sessions(Protocol):
 class Waker(Protocol):
     """Asks for a `drive` or a `deliver` of a Session. A lost or doubled wake changes nothing."""
 
-    async def drive(self, session: SessionKey, target: str) -> None: ...
-    async def deliver(self, session: SessionKey) -> None: ...
+    async def drive(self, session: SessionKey, target: str, *, again: bool = False) -> None:
+        """Ask for an owner. `again` is the sweep's: it knows that nobody has the Lease, and asks although a mark stands."""
+
+    async def deliver(self, session: SessionKey, *, again: bool = False) -> None:
+        """Ask for a deliverer, unless one is at work or asked for."""
+
+    async def delivering(self, session: SessionKey, *, seconds: float) -> None:
+        """A deliverer is at work for so long; 0 ends it."""
 
     async def waiting(self, target: str) -> int:
         """How many wakes of that target no worker has taken yet; 0 when nobody can say."""
@@ -251,7 +260,8 @@ class Nudges(Protocol):
     """ "The Timeline grew", with what grew. At most once; readers mend gaps from Postgres by seq."""
 
     def follow(self, session: SessionKey) -> AsyncIterator[Sequence[Recorded]]:
-        """What is appended from now on; an empty sequence after a silence, so that readers look once themselves."""
+        """What is appended from now on. First an empty sequence as soon as it listens, and one after each silence: a
+        reader then looks for itself."""
 
 
 class Clock(Protocol):

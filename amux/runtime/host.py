@@ -1,0 +1,83 @@
+"""All owners of one worker process: takes them in, gives slots back when others wait, drains on TERM.
+
+It decides nothing about a Session; losing it at any instant costs no promise."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from amux.core.errors import Refused, Unavailable
+from amux.core.ids import SessionKey
+from amux.runtime.owner import Owner, Runtime, own
+
+log = structlog.stdlib.get_logger()
+
+
+@dataclass(slots=True)
+class Host:
+    """The owners that live on this process' loop."""
+
+    rt: Runtime
+    target: str
+    _owners: dict[SessionKey, Owner] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _draining: bool = False
+
+    def start(self) -> None:
+        """Begin to renew, and to make room; needs the running loop."""
+        self._keep(self.rt.keeper.run(), "keeper")
+        self._keep(self._make_room(), "room")
+
+    async def drive(self, session: SessionKey) -> None:
+        """Own this Session until it rests; return at once when that is not ours to do."""
+        if self._draining or session in self._owners:
+            return
+        try:
+            await own(session, self.rt, lambda owner: self._owners.__setitem__(session, owner))
+        except (Unavailable, Refused) as why:  # the sweep knocks again
+            log.warning("not_owned", session=session, why=str(why))
+        finally:
+            self._owners.pop(session, None)
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing more, let Turns end within so many seconds; what is left is the sweep's and recovery's."""
+        self._draining = True
+        for owner in self._owners.values():
+            owner.hurry()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._owners and loop.time() < end:
+            await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        """End what `start` began."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _make_room(self) -> None:
+        """When wakes wait, as many of the longest idle owners go to sleep (H46)."""
+        while True:
+            await asyncio.sleep(self.rt.pace.lease / 3)
+            idle = sorted(
+                (o for o in self._owners.values() if o.idle_since is not None), key=lambda o: o.idle_since or 0
+            )
+            if idle:
+                for owner in idle[: await self.rt.waker.waiting(self.target)]:
+                    owner.hurry()
+
+    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Neither may end by itself: without renewals every Lease of this process runs out, so it says so loudly."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()):
+            log.error("host_task_died", task=task.get_name(), exc_info=fault)
+            if not self._draining:
+                self.start()

@@ -1,0 +1,251 @@
+"""The one owner of a Session: signals, step, append, perform. Recovery is the first step, not another path.
+
+It holds the right to try (Lease), to write (Fence) and to act (Guard), and stops quietly when it has lost any. Its
+memory may go at any instant: what counts is in the journal and in the Timeline."""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from amux.core import machine
+from amux.core import signals as s
+from amux.core.errors import Stale, Unavailable
+from amux.core.events import InputAccepted, TurnFinished, TurnStarted
+from amux.core.ids import InputId, SessionKey, SessionRef
+from amux.core.inputs import Said
+from amux.core.session import State
+from amux.core.step import Phase, Scratch, Step
+from amux.extensions import Provider
+from amux.ports import (
+    Append,
+    Bells,
+    Clock,
+    Fence,
+    Inbox,
+    Inputs,
+    Leases,
+    OpenedTimeline,
+    Timeline,
+    Waker,
+)
+from amux.runtime import failpoints
+from amux.runtime.keeper import Keeper, Tenure
+from amux.runtime.mailbox import Mailbox
+from amux.runtime.perform import Performer
+
+log = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Times of an owner, in seconds."""
+
+    lease: float
+    linger: float  # how long it keeps an idle agent
+    window: float  # of a burst
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What an owner works with: every port, and the providers by engine name."""
+
+    worker: str
+    pace: Pace
+    timeline: Timeline
+    inputs: Inputs
+    inbox: Inbox
+    leases: Leases
+    bells: Bells
+    waker: Waker
+    clock: Clock
+    keeper: Keeper
+    providers: Mapping[str, Provider]
+    home: Callable[[SessionRef], str]
+
+
+async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], None]) -> None:
+    """Own this Session until it rests. Returns at once when it has an owner, or one may still live."""
+    failpoints.hit("before_take")
+    token = f"{rt.worker}|{secrets.token_hex(8)}"
+    since = (rt.clock.monotonic(), rt.clock.boottime())
+    taken = await rt.leases.take(session, token, seconds=rt.pace.lease)
+    if taken is None:
+        return
+    failpoints.hit("after_take")
+    tenure = rt.keeper.tenure(session, token, since=since)
+    try:
+        opened = await rt.timeline.open(session, token, worker=rt.worker, young=taken.young)
+        if opened is None:
+            await rt.leases.release(session, token)
+            return
+        failpoints.hit("after_open")
+        owner = Owner(rt, opened, tenure, cursor=taken.tail)
+        register(owner)
+        await owner.run()
+    except Stale:
+        log.info("owner_stale", session=session)
+    finally:
+        rt.keeper.drop(tenure)
+
+
+@dataclass(slots=True)
+class Owner:
+    """One tenure of one Session."""
+
+    rt: Runtime
+    opened: OpenedTimeline
+    tenure: Tenure
+    cursor: str  # the stream's entry after which to read
+    idle_since: float | None = None
+    hurried: bool = False  # others wait for this slot, or the worker drains
+    _mailbox: Mailbox = field(default_factory=Mailbox)
+    _heard: set[InputId] = field(default_factory=set)
+    _look: bool = False
+    state: State = field(init=False)
+    scratch: Scratch = field(init=False)
+    fence: Fence = field(init=False)
+    _hands: Performer = field(init=False)
+
+    def __post_init__(self) -> None:
+        opened, rt = self.opened, self.rt
+        launch = opened.session.launch
+        self.state, self.fence = opened.state, opened.fence
+        self.scratch = Scratch(launch.engine, rt.pace.window)
+        provider, home = rt.providers.get(launch.engine), rt.home(opened.session.ref)
+        self._hands = Performer(opened.session.ref, launch, home, provider, self.tenure, self._mailbox.put)
+        self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
+        self.tenure.look = self._look_again
+
+    @property
+    def session(self) -> SessionKey:
+        """The Session that is owned."""
+        return self.opened.session.key
+
+    async def run(self) -> None:
+        """Until it rests or is Stale. Leaves no agent behind."""
+        self.rt.bells.register(self.session, self._mailbox.ring)
+        try:
+            self._mailbox.put(s.Opened(self.fence.epoch, self.rt.worker, self._fresh(self.opened.journal)))
+            self._mailbox.ring()
+            while not await self._rested():
+                signals = await self._signals()
+                await self._step(signals)
+        finally:
+            self.rt.bells.unregister(self.session)
+            await self._hands.close()
+
+    async def _step(self, signals: list[s.Signal]) -> None:
+        step = machine.run(self.state, self.scratch, signals, now=self.rt.clock.monotonic())
+        if step.events:
+            failpoints.hit("before_append")
+            shown = any(map(_in_feishu, step.events))
+            append = Append(step.events, step.state, step.accepts, shown)
+            self.fence = await self.rt.timeline.append(self.session, self.fence, append)
+            await self._after_append(step, shown)
+        self.state, self.scratch = step.state, step.scratch
+        if step.effects and self.rt.clock.monotonic() >= self.tenure.until:
+            raise Stale("the Lease ran out before its act")
+        for effect in step.effects:
+            self._hands.perform(effect)
+
+    async def _after_append(self, step: Step, shown: bool) -> None:  # noqa: FBT001
+        if step.accepts:
+            failpoints.hit("after_accept")
+        for event in step.events:
+            if isinstance(event, TurnFinished):
+                log.info("turn_finished", session=str(self.opened.session.ref), turn=event.turn, outcome=event.outcome)
+                failpoints.hit("after_finish")
+        if shown:
+            await self.rt.waker.deliver(self.session)
+
+    # -- what reaches it ----------------------------------------------------------------------------------------------
+
+    async def _signals(self) -> list[s.Signal]:
+        """All that is ready; a Tick when time alone has passed."""
+        signals, rang = await self._mailbox.take(self._patience())
+        if rang:
+            signals += [s.Heard(said) for said in await self._said()]
+        return signals or [s.Tick()]
+
+    def _patience(self) -> float:
+        now = self.rt.clock.monotonic()
+        waits = [self.scratch.due()]
+        if self.idle_since is not None:
+            waits.append(self.idle_since + self.rt.pace.linger)
+        return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)
+
+    async def _said(self) -> tuple[Said, ...]:
+        """New entries of the stream; and the journal, when posts may have been lost. Never the same input twice."""
+        said: list[Said] = []
+        if self._look:
+            self._look = False
+            said += await self.rt.inputs.unaccepted(self.session)
+        try:
+            for entry in await self.rt.inbox.read(self.session, self.cursor):
+                self.cursor = entry.entry
+                said.append(entry.said)
+        except Unavailable:  # the renewal that reaches Postgres instead makes us look in the journal
+            pass
+        return self._fresh(said)
+
+    def _fresh(self, said: Iterable[Said]) -> tuple[Said, ...]:
+        """Those that this tenure has not heard: journal and stream may both hold one."""
+        new = tuple(one for one in said if one.id not in self._heard)
+        self._heard.update(one.id for one in new)
+        return new
+
+    def _look_again(self, anew: bool) -> None:
+        if anew:
+            self.cursor = "0-0"
+        self._look = True
+        self._mailbox.ring()
+
+    # -- letting go ---------------------------------------------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """Rest as soon as nothing is left to do, without lingering."""
+        self.hurried = True
+        self._mailbox.ring()
+
+    async def _rested(self) -> bool:
+        """Whether it has let go: nothing is left to do, it has lingered, and the Inbox is drained."""
+        now = self.rt.clock.monotonic()
+        if not self.scratch.at_rest(self.state) or self._mailbox.waiting():
+            self.idle_since = None
+            return False
+        self.idle_since = self.idle_since if self.idle_since is not None else now
+        if now < self.idle_since + self.rt.pace.linger and not self.hurried:
+            return False
+        return await self._let_go()
+
+    async def _let_go(self) -> bool:
+        if self.scratch.phase is Phase.idle:
+            await self._hands.hang_up()
+            await self._step([s.Rested()])
+        failpoints.hit("before_sign_off")
+        if not await self._released():
+            self.idle_since = None
+            self._mailbox.ring()
+            return False
+        self.rt.keeper.drop(self.tenure)
+        await self.rt.timeline.sign_off(self.session, self.fence)
+        return True
+
+    async def _released(self) -> bool:
+        try:
+            return await self.rt.leases.release_if_drained(self.session, self.tenure.token, last_read=self.cursor)
+        except Unavailable:  # whoever might post now cannot reach it either; keep it until it answers
+            return False
+
+
+def _in_feishu(event: object) -> bool:
+    """Whether the deliverer has to do with it: input or a Turn of a place (H11)."""
+    match event:
+        case InputAccepted(said):
+            return said.authorization.place is not None
+        case TurnStarted(authorization=authorization):
+            return authorization is not None and authorization.place is not None
+        case _:
+            return False

@@ -1,0 +1,166 @@
+"""Acts: each Effect is one call to the provider, and each answer comes back as one Signal. Never waits in the loop.
+
+A provider is an edge, plug-ins included: whatever it raises becomes one of the few answers that the machine knows, so
+that a fault of an agent ends a Turn and never an owner. What may have happened is told, never repeated (I5)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import structlog
+
+from amux.core import signals as s
+from amux.core import step as m
+from amux.core.errors import Refused, Unavailable
+from amux.core.events import FailReason, Outcome
+from amux.core.ids import SessionRef
+from amux.core.launch import LaunchSnapshot
+from amux.extensions import Conversation, Opening, Prompt, Provider
+from amux.runtime import failpoints
+from amux.runtime.keeper import Tenure
+
+log = structlog.stdlib.get_logger()
+OPEN_LIMIT = 60.0  # seconds for an agent to start
+STOP_LIMIT = 30.0  # seconds for a stop procedure, its own kill included
+
+
+@dataclass(slots=True)
+class Performer:
+    """One owner's hands. `tell` takes each answer; `home` is the Session's own folder."""
+
+    session: SessionRef
+    launch: LaunchSnapshot
+    home: str
+    provider: Provider | None
+    tenure: Tenure
+    tell: Callable[[s.Signal], None]
+    _conversation: Conversation | None = None
+    _generation: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)  # asyncio alone lets them be collected
+
+    def perform(self, effect: m.Effect) -> None:
+        """Begin one act."""
+        task = asyncio.create_task(self._act(effect), name=type(effect).__name__)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End every act and the agent. What was under way is for the next owner's recovery to tell."""
+        self._generation += 1
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.hang_up()
+
+    async def _act(self, effect: m.Effect) -> None:
+        match effect:
+            case m.OpenConversation(native_id):
+                await self._open(native_id)
+            case m.StartTurn():
+                await self._start(effect)
+            case m.SteerTurn():
+                await self._steer(effect)
+            case m.InterruptTurn():
+                await self._interrupt(effect)
+            case m.AnswerRequest(request, verdict):
+                if self._conversation:
+                    await self._guarded(self._conversation.answer(request, verdict))
+            case _:
+                assert_never(effect)
+
+    async def _open(self, native_id: str | None) -> None:
+        await self.hang_up()
+        self._generation += 1
+        if self.provider is None:
+            missing = f"This Session runs on {self.launch.engine}, which {self.session.target} does not have."
+            self.tell(s.OpenFailed(FailReason.engine_unavailable, missing))
+            return
+        opening = Opening(self.session, self.launch, self.home, self.tenure.deadline, native_id)
+        try:
+            async with asyncio.timeout(OPEN_LIMIT):
+                conversation = await self.provider.open(opening, self._emitter(self._generation))
+        except Unavailable as why:
+            self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))
+        except Refused as why:
+            self.tell(s.OpenFailed(FailReason.open_failed, str(why)))
+        except TimeoutError:
+            self.tell(s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} did not start in {OPEN_LIMIT:g} s."))
+        except Exception:
+            log.exception("provider_fault", act="open")
+            self.tell(
+                s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} failed to start; see the worker's log.")
+            )
+        else:
+            self._conversation, self.tenure.extend = conversation, conversation.extend
+            conversation.extend(self.tenure.deadline)
+            can = ("steering",) if conversation.steering else ()
+            self.tell(s.ConversationReady(conversation.native_id, can))
+
+    async def _start(self, effect: m.StartTurn) -> None:
+        failpoints.hit("before_start")
+        if self._conversation is None:
+            self.tell(s.Died("The agent was gone before the Turn began."))
+            return
+        try:
+            await self._conversation.start_turn(effect.turn, Prompt(effect.inputs, effect.note))
+        except (Refused, Unavailable) as why:
+            reason = why.key if isinstance(why, Refused) else "unavailable"
+            self.tell(s.TurnEnded(effect.turn, Outcome.failed, reason, str(why)))
+        except Exception as why:  # noqa: BLE001 - Uncertain or a fault: it may be running, so its process must end
+            await self._kill(why)
+        else:
+            failpoints.hit("after_start")
+
+    async def _steer(self, effect: m.SteerTurn) -> None:
+        ids = tuple(i.id for i in effect.inputs)
+        steering = self._conversation.steering if self._conversation else None
+        answer = s.SteerAnswer.refused
+        if steering:
+            try:
+                await steering.steer(effect.turn, effect.inputs)
+                answer = s.SteerAnswer.committed
+            except Refused:
+                answer = s.SteerAnswer.refused
+            except Exception as why:  # noqa: BLE001 - Uncertain, or a fault of the provider: it may hold them (I5)
+                log.warning("steer_uncertain", why=type(why).__name__)
+                answer = s.SteerAnswer.unknown
+        self.tell(s.Steered(effect.turn, ids, answer))
+
+    async def _interrupt(self, effect: m.InterruptTurn) -> None:
+        if self._conversation:
+            try:
+                async with asyncio.timeout(STOP_LIMIT):
+                    await self._conversation.interrupt(effect.turn)
+            except Exception as why:  # noqa: BLE001 - it did not stop by itself, whatever the reason
+                await self._kill(why)
+        self.tell(s.Stopped(effect.turn))
+
+    async def _kill(self, why: Exception) -> None:
+        """Nobody knows what the agent is doing: end it, so that its Turn can end."""
+        log.warning("agent_killed", why=type(why).__name__)
+        await self.hang_up()
+        self.tell(s.Died(str(why)))
+
+    async def hang_up(self) -> None:
+        """End the agent; the Session stays, and the next Turn opens it again."""
+        conversation, self._conversation = self._conversation, None
+        if conversation:
+            self._generation += 1
+            self.tenure.extend = lambda _deadline: None
+            await self._guarded(conversation.close())
+
+    async def _guarded(self, act: Awaitable[None]) -> None:
+        try:
+            await act
+        except Exception:
+            log.exception("provider_fault", act="close or answer")
+
+    def _emitter(self, generation: int) -> Callable[[s.ProviderEvent], None]:
+        """What an agent that was hung up still says is nobody's any more."""
+
+        def emit(event: s.ProviderEvent) -> None:
+            if generation == self._generation:
+                self.tell(event)
+
+        return emit

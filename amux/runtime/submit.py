@@ -1,0 +1,54 @@
+"""The one way in: journal, then post, then wake. The journal's commit is the promise; the rest is a hint.
+
+Who may say it is settled before (`admission`); here nothing is decided and nothing is repeated."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from amux.core.errors import Refused, Unavailable
+from amux.core.ids import SessionKey
+from amux.core.inputs import MAX_TEXT, Input, Said
+from amux.ports import Draft, Inbox, Inputs, Journaled, NewBinding, Waker
+from amux.runtime import failpoints
+
+log = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """What every entrance uses: Feishu, CLI, and what comes later."""
+
+    inputs: Inputs
+    inbox: Inbox
+    waker: Waker
+
+    async def to(self, session: SessionKey, said: Said) -> Journaled:
+        """Say it to that Session, once for its id. Raises Refused for text over the limit, Unavailable when it was not
+        taken, Uncertain when it may have been: the same id may then be submitted again."""
+        _check(said)
+        return await self._post(await self.inputs.journal(session, said))
+
+    async def launch(self, draft: Draft, said: Input, binding: NewBinding | None = None) -> Journaled:
+        """Make a Session, with a topic's Binding where it has one, and say it there (H36)."""
+        _check(said)
+        return await self._post(await self.inputs.launch(draft, said, binding))
+
+    async def _post(self, journaled: Journaled) -> Journaled:
+        failpoints.hit("after_journal")
+        if journaled.fresh:  # a twin was posted by its first; the sweep knocks if that was lost
+            try:
+                if (await self.inbox.post(journaled.session, journaled.said)).wake:
+                    await self.waker.drive(journaled.session, journaled.target)
+            except Unavailable as why:
+                log.warning("not_posted", session=journaled.session, why=str(why))
+        return journaled
+
+
+def _check(said: Said) -> None:
+    if isinstance(said, Input) and len(said.text) > MAX_TEXT:
+        raise Refused(
+            f"The message has {len(said.text):,} characters, and {MAX_TEXT:,} is the most: nothing was sent. "
+            "Put it into a file in the workspace and name the file.",
+            key="message_too_long",
+        )
