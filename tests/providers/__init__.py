@@ -1,0 +1,1 @@
+"""Each agent, driven as its owner drives it."""

@@ -1,0 +1,207 @@
+"""Nothing acts longer than its owner may: frozen, killed and late owners, killed Guards, agents that leave things behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from amux.core.errors import Stale
+from amux.providers import guard
+from amux.providers.process import End, Why, boottime
+from tests.providers.conftest import World, carriers, eventually, gone, last_tick, status
+
+pytestmark = pytest.mark.crash
+
+LEASE = 1.5
+
+# An agent with two tools, as real agents have them: each in a session of its own, one of them a child of a child that
+# has ended. Both write the time, as fast as a file takes it.
+TOOLS = """
+import os, sys, time
+def tool(name):
+    if os.fork():
+        return
+    os.setsid()
+    if name == "orphan" and os.fork():
+        os._exit(0)
+    with open(name, "w", buffering=1) as clock:
+        while True:
+            clock.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME)}\\n")
+            time.sleep(0.01)
+tool("child")
+tool("orphan")
+"""
+STAYS = TOOLS + "sys.stdin.read()\ntime.sleep(60)\n"
+LEAVES = TOOLS + "while not (os.path.exists('child') and os.path.exists('orphan')): time.sleep(0.005)\nsys.exit(7)\n"
+
+
+@dataclass
+class Owner:
+    """The owner's process and what it has written."""
+
+    popen: subprocess.Popen[bytes]
+    out: Path
+
+    def lines(self) -> list[str]:
+        return self.out.read_text().splitlines()
+
+    def until(self) -> float:
+        """The newest deadline it gave its Guard."""
+        return float([line for line in self.lines() if line.startswith("until ")][-1].split()[1])
+
+
+def launch(world: World, out: Path) -> Owner:
+    argv = [sys.executable, "-m", "tests.providers.owner", str(world.home), str(world.workspace), str(LEASE), STAYS]
+    with out.open("wb") as stdout:
+        root = Path(__file__).parents[2]
+        return Owner(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout, cwd=root), out)
+
+
+@pytest.fixture
+async def owner(world: World, tmp_path: Path) -> AsyncIterator[Owner]:
+    """One whose agent's tools both run, and that has renewed once."""
+    owner = launch(world, tmp_path / "owner.out")
+    try:
+        await world.written("child")
+        await world.written("orphan")
+        await eventually(lambda: sum(line.startswith("until ") for line in owner.lines()) > 1)
+        yield owner
+    finally:
+        owner.popen.kill()
+        owner.popen.communicate()
+
+
+def quiet(world: World) -> bool:
+    return not carriers(world.home)
+
+
+async def test_a_frozen_owners_tools_fall_silent_before_its_lease_ends(world: World, owner: Owner) -> None:
+    owner.popen.send_signal(signal.SIGSTOP)
+    frozen_at, until = boottime(), owner.until()
+    await eventually(lambda: quiet(world))
+    for tool in ("child", "orphan"):
+        assert frozen_at < last_tick(world.file(tool)) < until + LEASE * 0.2
+    owner.popen.send_signal(signal.SIGCONT)
+    assert owner.popen.stdin is not None
+    owner.popen.stdin.write(b"speak\n")
+    owner.popen.stdin.flush()
+    await eventually(lambda: owner.lines()[-1] == "nothing was sent")
+
+
+async def test_renewals_keep_the_tools_going(world: World, owner: Owner) -> None:
+    first = owner.until()
+    await eventually(lambda: last_tick(world.file("child")) > first + LEASE)
+    assert len(carriers(world.home)) == 3
+
+
+async def test_a_killed_owner_leaves_no_process(world: World, owner: Owner) -> None:
+    owner.popen.kill()
+    killed_at = boottime()
+    await eventually(lambda: quiet(world))
+    assert last_tick(world.file("orphan")) < killed_at + 0.5
+
+
+async def test_a_killed_guard_takes_the_agent_along_and_the_next_one_kills_the_rest(world: World) -> None:
+    first = await world.run(STAYS)
+    await world.written("orphan")
+    os.kill(status(first.pid)[1], signal.SIGKILL)
+    assert await first.wait() == End(Why.guard_lost, None, "died with its Guard")
+    await eventually(lambda: gone(first.pid))
+    left = carriers(world.home)
+    assert len(left) == 2
+    second = await world.run("import time; time.sleep(60)")
+    assert carriers(world.home) == [second.pid]
+
+
+@pytest.mark.parametrize("harm", [signal.SIGCONT, signal.SIGSTOP], ids=["alive", "frozen"])
+async def test_the_next_guard_of_a_home_kills_the_one_before(world: World, harm: signal.Signals) -> None:
+    first = await world.run(STAYS)
+    await world.written("orphan")
+    os.kill(status(first.pid)[1], harm)
+    second = await world.run("import time; time.sleep(60)")
+    assert carriers(world.home) == [second.pid]
+    assert (await first.wait()).code in {-signal.SIGKILL, None}
+
+
+async def test_a_late_guard_harms_nobody(world: World) -> None:
+    first = await world.run(STAYS)
+    with pytest.raises(Stale):
+        await world.run(STAYS, seconds=-1)
+    assert not gone(first.pid)
+    assert (await first.kill()).why is Why.killed
+
+
+async def test_homes_do_not_meet(world: World) -> None:
+    first = await world.run(STAYS)
+    await world.run(STAYS, home=world.home.with_name("other"))
+    assert not gone(first.pid)
+
+
+async def test_what_an_agent_leaves_behind_goes_with_it(world: World) -> None:
+    process = await world.run(LEAVES)
+    assert await process.wait() == End(Why.exited, 7, "ended by itself with code 7")
+    assert quiet(world)
+
+
+async def test_the_deadline_ends_the_tree(world: World) -> None:
+    process = await world.run(STAYS, seconds=0.6)
+    end = await process.wait()
+    assert (end.why, end.code) == (Why.deadline, -signal.SIGKILL)
+    assert quiet(world)
+
+
+async def test_a_deadline_may_be_moved_on(world: World) -> None:
+    process = await world.run(STAYS, seconds=0.6)
+    process.extend(boottime() + 30)
+    await eventually(lambda: world.file("child").exists())
+    begun = last_tick(world.file("child")) if world.file("child").read_text().count("\n") > 1 else boottime()
+    await eventually(lambda: last_tick(world.file("child")) > begun + 1)
+    assert not gone(process.pid)
+
+
+POLITE = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print('{}', flush=True)
+time.sleep(60)
+"""
+
+
+async def test_an_agent_that_is_asked_may_end_by_itself(world: World) -> None:
+    process = await world.run(POLITE)
+    async for _ in process.lines():
+        break
+    end = await process.stop(10)
+    assert (end.why, end.code) == (Why.stopped, 0)
+
+
+async def test_an_agent_that_does_not_listen_is_killed_after_its_grace(world: World) -> None:
+    process = await world.run(POLITE.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
+    async for _ in process.lines():
+        break
+    process.extend(boottime() + 60)
+    end = await process.stop(0.2)
+    assert (end.why, end.code) == (Why.stopped, -signal.SIGKILL)
+
+
+def test_a_lock_that_no_guard_holds_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "TAKE_OVER_SECONDS", 0.2)
+    path = str(tmp_path / "home.lock")
+    held = guard.hold(path, guard.now() + 60)
+    os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
+    with pytest.raises(guard.Failed, match="held"):
+        guard.hold(path, guard.now() + 60)
+    os.close(held)
+    os.close(guard.hold(path, guard.now() + 60))
+
+
+def test_a_record_of_another_boot_names_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "home.lock"
+    path.write_bytes(b"%d 1 an-earlier-boot" % os.getpid())
+    os.close(guard.hold(str(path), guard.now() + 60))
+    assert path.read_bytes().split()[0] == b"%d" % os.getpid()
