@@ -20,33 +20,34 @@ async def eventually(holds: Callable[[], object], *, seconds: float = 10.0) -> N
             await anyio.sleep(0.005)
 
 
-def status(pid: int) -> tuple[str, int]:
-    """The state letter of a process and its parent; ("", 0) when there is none."""
+def processes() -> list[int]:
+    """Every process there is."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def read(path: str) -> bytes:
+    """What is in that file of a process; nothing when it is gone."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(path).read_bytes()
     except OSError:
-        return "", 0
-    return words[0], int(words[1])
+        return b""
+
+
+def status(pid: int) -> tuple[bytes, int]:
+    """The state letter of a process and its parent; (b"", 0) when there is none."""
+    words = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return (words[0], int(words[1])) if words else (b"", 0)
 
 
 def gone(pid: int) -> bool:
     """True when it runs no more, waited for or not."""
-    return status(pid)[0] in {"", "Z", "X"}
+    return status(pid)[0] in {b"", b"Z", b"X"}
 
 
 def carriers(home: Path) -> list[int]:
     """Every living process below a Guard of that home, whatever became of the Guard."""
     mark = f"{guard.MARK}={home}.lock\0".encode()
-    return [
-        int(name) for name in os.listdir("/proc") if name.isdigit() and mark in _environ(name) and not gone(int(name))
-    ]
-
-
-def _environ(pid: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
+    return [pid for pid in processes() if mark in read(f"/proc/{pid}/environ") and not gone(pid)]
 
 
 @dataclass
