@@ -164,9 +164,8 @@ def test_busy_input_is_refused_at_start(raw: str, remedy: str) -> None:
             "AMUX_FEISHU_APP_SECRET=(set): set AMUX_FEISHU_APP_ID too; both stand in the app's credentials",
         ),
         (
-            BOT | {"AMUX_FEISHU_DOMAIN": "open.feishu.cn/x"},
-            "AMUX_FEISHU_DOMAIN='open.feishu.cn/x': must be http(s)://host[:port] alone; "
-            "leave it out for https://open.feishu.cn",
+            BOT | {"AMUX_FEISHU_DOMAIN": "no/x"},
+            "AMUX_FEISHU_DOMAIN='no/x': must be http(s)://host[:port] alone; leave it out for https://open.feishu.cn",
         ),
         (
             BOT | {"AMUX_FEISHU_OWNER": "User A"},

@@ -1,0 +1,54 @@
+# The words that a person types in a clone. Everything runs in .venv, which run.py makes and keeps up to date.
+
+# Letters of docs/requirements.md whose rules are done: each of them must have a test.
+RULES =
+
+BIN = .venv/bin
+GATES = format lint types floors size phrases rules
+
+.PHONY: help setup check test e2e crash bench run $(GATES)
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## make the environment, once
+	@python3 run.py setup
+
+check: setup ## every gate short of the tests; all are run, whichever fails
+	@$(MAKE) --no-print-directory --keep-going $(GATES)
+
+test: ## all tests
+	@python3 run.py test
+
+e2e: ## only the tests on real agents, real clients and a real browser
+	@python3 run.py test tests/e2e
+
+crash: ## only the tests that kill real processes
+	@python3 run.py test -m crash
+
+bench: setup ## the speed of Turns against plain Celery
+	@$(BIN)/amux bench turns --json
+
+run: ## the sandbox, with everything it needs
+	@python3 run.py demo
+
+format:
+	@$(BIN)/ruff format --check .
+
+lint:
+	@$(BIN)/ruff check .
+
+types:
+	@$(BIN)/mypy
+
+floors:
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+size:
+	@$(BIN)/python -m tests.gates.size
+
+phrases:
+	@$(BIN)/python -m tests.gates.phrases
+
+rules:
+	@$(BIN)/python -m pytest -p no:cacheprovider --rules --rules-due "$(RULES)"
