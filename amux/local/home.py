@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from amux.core.errors import Refused, Unavailable
-from amux.local.child import ProcessId, started
+from amux.local.child import ProcessId, started, world
 
 SOCKETS = Path("/tmp")  # noqa: S108  not TMPDIR: a socket's path has a limit; the folder is closed to others
 LONGEST_SOCKET = "/.s.PGSQL.5432.lock"
@@ -33,6 +32,7 @@ class Run:
     """What `run.json` says: the program that holds the home, its processes, and where it can be reached."""
 
     supervisor: ProcessId
+    world: str
     processes: Mapping[str, ProcessId] = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ async def hold(home: Path) -> AsyncIterator[Home]:
         if not await _lock(lock, seconds=0):
             raise AlreadyRuns(home, running(home))
         await _end_leftovers(_read(home))
-        ours = Home(home, Run(ProcessId(os.getpid(), started(os.getpid()))))
+        ours = Home(home, Run(ProcessId(os.getpid(), started(os.getpid())), world()))
         ours.note()
         try:
             yield ours
@@ -167,19 +167,19 @@ async def _lock(descriptor: int, *, seconds: float) -> bool:
 
 
 def _read(home: Path) -> Run | None:
+    """What was noted last, if its pids can be looked up here: not after a reboot, nor from another container."""
     try:
-        return msgspec.json.decode((home / "run.json").read_bytes(), type=Run)
+        run = msgspec.json.decode((home / "run.json").read_bytes(), type=Run)
     except (OSError, msgspec.MsgspecError):
         return None
+    return run if run.world == world() else None
 
 
 async def _end_leftovers(run: Run | None) -> None:
-    """Wait for what a killed predecessor started, and kill what has not ended in time; never by pid alone."""
+    """Wait for what a killed predecessor started, then kill what has not ended, and what that has forked."""
     left = list(run.processes.values()) if run else []
     deadline = time.monotonic() + LEFTOVER_SECONDS
-    while any(process.alive() for process in left):
-        if time.monotonic() >= deadline:
-            for process in left:
-                process.signal(signal.SIGCONT)
-                process.kill_group()
+    while any(process.alive() for process in left) and time.monotonic() < deadline:
         await asyncio.sleep(POLL_SECONDS)
+    for process in left:
+        process.kill_group()

@@ -8,7 +8,7 @@ import pwd
 import shutil
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Self
 
 from amux.core.errors import Refused, Unavailable
 from amux.local.binaries import Binaries, Program, find_binaries, reachable
-from amux.local.child import User, spawn
+from amux.local.child import User, enters, spawn
 from amux.local.home import Home, fresh_sockets, hold, socket_path
 from amux.local.keeper import Service, Told, last_line
 from amux.local.probes import postgres_answers, redis_answers
@@ -25,6 +25,7 @@ from amux.local.supervisor import Supervisor
 POSTGRES, REDIS = "postgres", "redis"
 BUILTIN_LOCALE_SINCE = 17
 DATABASE_GRACE_SECONDS = 15.0
+DATABASE_READY_SECONDS = 600.0  # after a crash there is a log to be read, and killing it would begin that again
 ROOTS_SERVERS_RUN_AS = ("postgres", "nobody")
 
 
@@ -38,16 +39,24 @@ class Urls:
 
 def urls(home: Path) -> Urls:
     """Where the embedded servers of `home` are reached."""
-    sockets = socket_path(home.absolute())
+    sockets = socket_path(home)
     return Urls(f"postgresql://amux@/postgres?host={sockets}&port=5432", f"unix://{sockets}/redis.sock")
 
 
 async def embedded(home: Home, binaries: Binaries) -> tuple[Service, Service]:
     """Postgres and Valkey as services, their data folders ready. At a first start this takes a second.
 
-    Raises Refused when the home does not serve or its data are another Postgres' , Unavailable when the data folder
-    cannot be made."""
-    user = _server_user(home.path / "pg")
+    Raises Refused when the home does not serve or its data are of another Postgres, Unavailable when initdb fails."""
+    try:
+        return await _prepared(home, binaries, _server_user(home.path / "pg"))
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise Refused(
+            f"the home {home.path} does not serve ({why}); set AMUX_HOME to a local folder with room."
+        ) from error
+
+
+async def _prepared(home: Home, binaries: Binaries, user: User | None) -> tuple[Service, Service]:
     runtime = home.path / "runtime"
     postgres = reachable(binaries.postgres, user, runtime)
     redis = reachable(binaries.redis, user, runtime)
@@ -120,6 +129,7 @@ def _postgres(home: Home, program: Program, sockets: Path, user: User | None) ->
         stop_signal=signal.SIGINT,  # SIGTERM waits for every open session
         death_signal=signal.SIGINT,
         grace_seconds=DATABASE_GRACE_SECONDS,
+        ready_seconds=DATABASE_READY_SECONDS,
         user=user,
     )
 
@@ -134,6 +144,7 @@ def _redis(home: Home, program: Program, sockets: Path, user: User | None) -> Se
         ready=redis_answers(path),
         death_signal=signal.SIGTERM,
         grace_seconds=DATABASE_GRACE_SECONDS,
+        ready_seconds=DATABASE_READY_SECONDS,
         user=user,
         remedy=f"if it cannot read its data, remove {data}: nothing is lost with it",
     )
@@ -151,22 +162,22 @@ async def _postgres_data(home: Home, program: Program, user: User | None) -> Non
         locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     words = ["-U", "amux", "-A", "trust", "-E", "UTF8", *locale, "--no-instructions"]
     log = home.log("initdb")
-    with log.open("wb") as output:
-        child = await spawn(
-            (str(program.path.with_name("initdb")), "-D", str(half), *words),
-            _plain_environment(),
-            output=output.fileno(),
-            death_signal=signal.SIGKILL,
-            user=user,
-        )
-        try:
-            code = await child.process.wait()
-        finally:
-            child.kill_group()
+    code = await _run(home, (str(program.path.with_name("initdb")), "-D", str(half), *words), user)
     if code:
         raise Unavailable(f"initdb could not make {data} (exit {code}): {last_line(log)}; see {log}.")
     half.rename(data)  # initdb has synced what is in it
     _sync(home.path)
+
+
+async def _run(home: Home, argv: tuple[str, ...], user: User | None) -> int:
+    with ExitStack() as ours:
+        lock = await home.service_lock(POSTGRES, seconds=DATABASE_GRACE_SECONDS)
+        ours.callback(os.close, lock)
+        output = ours.enter_context(home.log("initdb").open("wb")).fileno()
+        death = signal.SIGKILL
+        child = await spawn(argv, _plain_environment(), output=output, death_signal=death, user=user, keep=(lock,))
+        ours.callback(child.kill_group)
+        return await child.process.wait()
 
 
 def _same_major(data: Path, program: Program) -> None:
@@ -195,6 +206,11 @@ def _folder(path: Path, user: User | None) -> None:
     """A folder of mode 0700 that the servers own. Raises Refused when they cannot get there."""
     path.mkdir(mode=0o700, exist_ok=True)
     _own(path, user)
+    if user is not None and not enters(user, path):
+        raise Refused(
+            f"{path} is closed to the user {user.name}, as whom the servers of root run: "
+            "set AMUX_HOME to a folder that it may pass through, such as /var/lib/amux."
+        )
 
 
 def _own(path: Path, user: User | None) -> None:

@@ -17,6 +17,7 @@ from amux.local.child import ProcessId
 from amux.local.home import Home
 from amux.local.keeper import Keeper, Readiness, Service, State, Told
 
+TWICE_SECONDS = 1.0  # a launcher passes Ctrl-C on that the terminal has sent us already
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -38,28 +39,32 @@ class Supervisor:
                 raise Broken(f"service {service.name}: listed twice, or before {missing}")
             self._keepers[service.name] = Keeper(service, home, tell)
         self._group = asyncio.TaskGroup()
-        self._running: list[asyncio.Task[None]] = []
+        self._keeping: list[asyncio.Task[None]] = []
+        self._beginning: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         for name in self._keepers:
             rotate(self._home, name)
         await self._group.__aenter__()
         for keeper in self._keepers.values():
-            self._running.append(self._group.create_task(keeper.run(), name=f"keep {keeper.service.name}"))
-            self._running.append(self._group.create_task(self._begin(keeper), name=f"begin {keeper.service.name}"))
+            self._keeping.append(self._group.create_task(keeper.run(), name=f"keep {keeper.service.name}"))
+            self._beginning.append(self._group.create_task(self._begin(keeper), name=f"begin {keeper.service.name}"))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._stop_all()
+            if not any(
+                task.done() or task.cancelling() for task in self._keeping
+            ):  # a bug leaves no keeper to wait for
+                await self._stop_all()
         finally:  # when the stop was broken off, too
             for keeper in self._keepers.values():
                 keeper.kill_now()
-            for task in self._running:
+            for task in (*self._keeping, *self._beginning):
                 task.cancel()
-            await self._group.__aexit__(kind, error, trace)
+            await self._group.__aexit__(None, None, None)  # the body's own error leaves as it is, in no group
 
     @property
     def states(self) -> dict[str, State]:
@@ -124,8 +129,8 @@ class Supervisor:
         keeper.start()
 
     async def _stop_all(self) -> None:
-        for task in self._running[1::2]:
-            task.cancel()  # nothing begins any more
+        for task in self._beginning:
+            task.cancel()
         ends: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             for name, keeper in reversed(self._keepers.items()):
@@ -160,17 +165,18 @@ class Ending:
 
 @contextmanager
 def ending_on_signals() -> Iterator[Ending]:
-    """Ctrl-C, TERM and HUP cancel the body, which unwinds in order and ends here; a second one cancels that, too.
+    """Ctrl-C, TERM and HUP cancel the body, which unwinds in order and ends here; a second one breaks that off, too.
 
     To be used in the main thread, inside a running loop, around all that must be stopped."""
     loop, task, ending = asyncio.get_running_loop(), asyncio.current_task(), Ending()
     if task is None:
         raise Broken("signals can only end a running task")
-    asked = 0
+    asked: list[float] = []
 
     def end(number: signal.Signals) -> None:
-        nonlocal asked
-        asked += 1
+        if asked and loop.time() - asked[-1] < TWICE_SECONDS:
+            return
+        asked.append(loop.time())
         ending.by = ending.by or number
         task.cancel()
 
@@ -179,10 +185,9 @@ def ending_on_signals() -> Iterator[Ending]:
     try:
         yield ending
     except asyncio.CancelledError:
-        remaining = 1
-        for _ in range(asked):
-            remaining = task.uncancel()
-        if not asked or remaining:
+        for _ in asked:
+            task.uncancel()
+        if not asked or task.cancelling():
             raise
     finally:
         for number in ENDING:
