@@ -6,7 +6,7 @@ RULES =
 BIN = .venv/bin
 GATES = format lint types floors size phrases rules
 
-.PHONY: help setup check test e2e crash bench run $(GATES)
+.PHONY: help setup check test e2e crash bench run lock $(GATES)
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -31,6 +31,9 @@ bench: setup ## the speed of Turns against plain Celery
 
 run: ## the sandbox, with everything it needs
 	@python3 run.py demo
+
+lock: ## resolve uv.lock anew, from the public index alone
+	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS uv lock --no-config
 
 format:
 	@$(BIN)/ruff format --check .
