@@ -113,15 +113,16 @@ class Process:
         env: Mapping[str, str],
         cwd: Path,
         deadline: float,
+        name: str = "",
         remedy: str = "`amux doctor` says what is missing.",
         limits: Limits = Limits(),
     ) -> "Process":
         """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most.
 
-        `env` is what the provider adds to the few names that pass. Whatever still acts in that home is killed first.
+        `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in that home is killed first.
         Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
         Refused when the workspace `cwd` is not there; Stale when the deadline has passed. Nothing runs then."""
-        name = Path(argv[0]).name
+        name = name or Path(argv[0]).name
         _prepare(home, cwd, name)
         try:
             popen, control = _spawn(argv, f"{home}.lock", deadline, cwd, environment(os.environ, env, home))
