@@ -4,12 +4,12 @@
 RULES =
 
 BIN = .venv/bin
-GATES = format lint types floors size phrases rules
+GATES = format lint types floors size phrases rooms rules
 
-.PHONY: help setup check test e2e crash bench run lock $(GATES)
+.PHONY: help setup check test e2e crash bench run lock rooms-write $(GATES)
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 setup: ## make the environment, once
 	@python3 run.py setup
@@ -35,6 +35,9 @@ run: ## the sandbox, with everything it needs
 lock: ## resolve uv.lock anew, from the public index alone
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS uv lock --no-config
 
+rooms-write: ## write docs/rooms.md anew, from what the modules say
+	@$(BIN)/python -m tests.gates.rooms --write
+
 format:
 	@$(BIN)/ruff format --check .
 
@@ -52,6 +55,9 @@ size:
 
 phrases:
 	@$(BIN)/python -m tests.gates.phrases
+
+rooms:
+	@$(BIN)/python -m tests.gates.rooms
 
 rules:
 	@$(BIN)/python -m pytest -p no:cacheprovider --rules --rules-due "$(RULES)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gates import phrases, size
+from tests.gates import phrases, rooms, size
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -160,6 +160,20 @@ def test_phrases(tmp_path: Path, en: str, zh: str, faults: list[str]) -> None:
 def test_a_language_that_is_missing(tmp_path: Path) -> None:
     (tmp_path / "en.toml").write_text("")
     assert phrases.judge(tmp_path) == [f"{tmp_path}/zh.toml is missing"]
+
+
+def test_rooms(tmp_path: Path) -> None:
+    (tmp_path / "amux/core").mkdir(parents=True)
+    (tmp_path / "amux/core/__init__.py").write_text("")
+    (tmp_path / "amux/core/a.py").write_text('"""Says this (H1, e.g. that).\nAnd more. Then rests."""')
+    said = "- `a.py` Says this (H1, e.g. that).\n"
+    assert rooms.render(tmp_path) == f"{rooms.HEAD}\n## amux/core\n{said}"
+    (tmp_path / "docs").mkdir()
+    command = (sys.executable, "-m", "tests.gates.rooms")
+    shutil.copytree(ROOT / "tests/gates", tmp_path / "tests/gates", ignore=shutil.ignore_patterns("__pycache__"))
+    codes = [run(*command, *words, at=tmp_path)[0] for words in ([], ["--write"], [])]
+    (tmp_path / "amux/core/a.py").write_text('"""Says that."""')
+    assert [*codes, run(*command, at=tmp_path)[0]] == [1, 0, 0, 1]
 
 
 TESTED = """
