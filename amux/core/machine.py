@@ -64,7 +64,7 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
         case s.ForeignTurnBegan(native_turn, reason):
             _foreign_began(draft, native_turn, reason)
         case s.ForeignTurnEnded():
-            _became_free(draft)
+            draft.set(foreign=None)
         case s.Died(reason):
             _died(draft, reason)
         case s.Rested():
@@ -314,10 +314,7 @@ def _stopped(draft: Draft, turn: TurnId) -> None:
     if draft.scratch.phase is not Phase.stopping:
         return
     draft.set(phase=Phase.idle)
-    running = draft.state.turn
-    if running and running.id == turn:
-        _fail_steers(draft)
-        _finish(draft, draft.scratch.ended or s.TurnEnded(turn, e.Outcome.interrupted))
+    _ended(draft, s.TurnEnded(turn, e.Outcome.interrupted))
 
 
 def _died(draft: Draft, reason: str) -> None:
@@ -325,7 +322,7 @@ def _died(draft: Draft, reason: str) -> None:
     _flush(draft)
     turn, ended = draft.state.turn, draft.scratch.ended
     if draft.scratch.phase is not Phase.opening:  # an opening that dies answers for itself
-        draft.set(phase=Phase.closed)
+        draft.set(phase=Phase.closed, foreign=None)
     if turn is None:
         return
     _close_requests(draft, e.Resolution.died)
@@ -354,13 +351,7 @@ def _close_requests(draft: Draft, how: e.Resolution) -> None:
 
 def _foreign_began(draft: Draft, native_turn: str, reason: str) -> None:
     draft.write(e.NativeTurnQuarantined(native_turn, reason))
-    if draft.scratch.phase is Phase.idle:
-        draft.set(phase=Phase.foreign)
-
-
-def _became_free(draft: Draft) -> None:
-    if draft.scratch.phase is Phase.foreign:
-        draft.set(phase=Phase.idle)
+    draft.set(foreign=native_turn)
 
 
 # -- time and dispatch ------------------------------------------------------------------------------------------------
@@ -374,7 +365,7 @@ def _on_time(draft: Draft) -> None:
 
 
 def _free(draft: Draft) -> bool:
-    return draft.scratch.phase is Phase.idle and draft.state.turn is None
+    return draft.scratch.phase is Phase.idle and draft.state.turn is None and draft.scratch.foreign is None
 
 
 def _dispatch(draft: Draft) -> None:

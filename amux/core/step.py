@@ -13,14 +13,13 @@ from amux.core.session import State, apply
 
 
 class Phase(StrEnum):
-    """What holds the provider. Only idle dispatches."""
+    """What holds the provider. Only idle dispatches, and not beside a foreign turn."""
 
     closed = "closed"
     opening = "opening"
     idle = "idle"
     turn = "turn"
     stopping = "stopping"
-    foreign = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Scratch:
     held: tuple[Input, ...] = ()  # said while the provider was not open: unaccepted still
     burst: Burst | None = None
     streaming: Streaming | None = None
+    foreign: str | None = None  # a native turn that nobody asked for runs (H55)
     ended: s.TurnEnded | None = None  # the Turn's end, while an answer to a steer is still out
 
     def due(self) -> float | None:

@@ -25,8 +25,8 @@ class Attach:
         """All events behind `after`, in batches, each once and in order, for ever. An empty batch is a silence."""
         live = self.nudges.follow(session)  # subscribed before the first read, so that nothing falls between
         async for grown in live:
-            if grown and grown[0].seq == after + 1:
-                new: Sequence[Recorded] = grown
+            if grown and grown[0].seq <= after + 1:
+                new: Sequence[Recorded] = [r for r in grown if r.seq > after]
             else:
                 new = await self._missed(session, after)
             yield new

@@ -3,6 +3,7 @@
 It decides nothing about a Session; losing it at any instant costs no promise."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class Host:
     _owners: dict[SessionKey, Owner] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _draining: bool = False
+    _empty: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
         """Begin to renew, and to make room; needs the running loop."""
@@ -35,22 +37,32 @@ class Host:
         """Own this Session until it rests; return at once when that is not ours to do."""
         if self._draining or session in self._owners:
             return
+        mine: list[Owner] = []
+
+        def register(owner: Owner) -> None:
+            mine.append(owner)
+            self._owners[session] = owner
+
         try:
-            await own(session, self.rt, lambda owner: self._owners.__setitem__(session, owner))
+            await own(session, self.rt, register)
         except (Unavailable, Refused) as why:  # the sweep knocks again
             log.warning("not_owned", session=session, why=str(why))
         finally:
-            self._owners.pop(session, None)
+            if mine and self._owners.get(session) is mine[0]:
+                del self._owners[session]
+            if not self._owners:
+                self._empty.set()
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more, let Turns end within so many seconds; what is left is the sweep's and recovery's."""
         self._draining = True
-        for owner in self._owners.values():
+        for owner in tuple(self._owners.values()):
             owner.hurry()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while self._owners and loop.time() < end:
-            await asyncio.sleep(0.05)
+        self._empty.clear()
+        if self._owners:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._empty.wait()
 
     async def stop(self) -> None:
         """End what `start` began."""

@@ -13,6 +13,7 @@ from amux.core.errors import Unavailable
 from amux.core.ids import SessionKey
 from amux.ports import Clock, Leases, Renewal, Timeline
 
+NEW_STREAM = "0-0"  # an entry id before all others
 log = structlog.stdlib.get_logger()
 
 
@@ -25,7 +26,7 @@ class Tenure:
     until: float
     deadline: float
     lost: Callable[[], None] = lambda: None
-    look: Callable[[bool], None] = lambda _anew: None  # look in the journal; the stream may be new
+    look: Callable[[str | None], None] = lambda _cursor: None  # look in the journal; a new stream is read from there
     extend: Callable[[float], None] = lambda _deadline: None
 
 
@@ -98,7 +99,7 @@ class Keeper:
         for tenure, still in zip(tenures, held, strict=True):
             if still:
                 self._move_on(tenure, Renewal(held=True), since)
-                tenure.look(False)  # posts may be lost meanwhile
+                tenure.look(None)  # posts may be lost meanwhile
             else:
                 self._lose(tenure)
 
@@ -107,7 +108,7 @@ class Keeper:
         tenure.until, tenure.deadline = since[0] + acting, since[1] + acting
         tenure.extend(tenure.deadline)
         if renewal.anew:
-            tenure.look(True)
+            tenure.look(NEW_STREAM)
 
     def _lose(self, tenure: Tenure) -> None:
         log.warning("lease_lost", session=tenure.session)

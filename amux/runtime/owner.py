@@ -196,9 +196,8 @@ class Owner:
         self._heard.update(one.id for one in new)
         return new
 
-    def _look_again(self, anew: bool) -> None:
-        if anew:
-            self.cursor = "0-0"
+    def _look_again(self, cursor: str | None) -> None:
+        self.cursor = cursor or self.cursor
         self._look = True
         self._mailbox.ring()
 

@@ -1,0 +1,360 @@
+"""Any order of people, provider, time and crashes against the machine; asserts only what a person could notice.
+
+`Heart` is the world around one Session: its journal, its provider and the clock. `FAULTS` in faults.py must all be
+found by it; a state machine test counts only when it has been seen to fail."""
+
+import contextlib
+from collections import Counter
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from amux.core import events as e
+from amux.core import machine, step
+from amux.core import signals as s
+from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
+from amux.core.inputs import Answer, Input, Interrupt, Said, Verdict
+from amux.core.session import State, fold
+from tests.build import said
+
+WINDOW = 2.0
+PEOPLE = ["user_a", "user_a", "user_a", "user_b", None]
+
+
+class Heart(RuleBasedStateMachine):
+    """The world around one Session."""
+
+    fault: ClassVar[AbstractContextManager[object]] = contextlib.nullcontext()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = count(1)
+        self.now, self.epoch = 100.0, 0
+        self.log: list[e.Event] = []
+        self.journal: dict[InputId, Said] = {}
+        self.accepted: set[InputId] = set()
+        self.state, self.scratch = State(), step.Scratch("scripted", WINDOW)
+        self.opening = self.open = self.foreign = False
+        self.running: TurnId | None = None  # what the provider works on
+        self.stopping: TurnId | None = None
+        self.asked: list[step.SteerTurn] = []  # steers that the provider has not answered
+        self.taken: Counter[InputId] = Counter()  # what the provider holds for good
+        self.last_end: s.TurnEnded | None = None
+        self.notes: dict[TurnId, str] = {}
+        self.shown: set[TurnId] = set()  # Turns whose provider was seen to hold their prompt
+        self.an_owner_opens()
+
+    # -- the owner's part ---------------------------------------------------------------------------------------------
+
+    def signal(self, *signals: s.Signal) -> None:
+        """Do what the owner does, and believe the provider's side of it."""
+        with self.fault:
+            out = machine.run(self.state, self.scratch, signals, now=self.now)
+        for id, place in out.accepts:
+            assert id not in self.accepted, "an input is accepted once"
+            assert 0 < place <= len(out.events)
+            self.accepted.add(id)
+        self.log += out.events
+        self.state, self.scratch = out.state, out.scratch
+        for effect in out.effects:
+            self.perform(effect)
+
+    def perform(self, effect: step.Effect) -> None:
+        match effect:
+            case step.OpenConversation():
+                assert not self.opening
+                self.opening, self.open, self.running = True, False, None
+            case step.StartTurn(turn, inputs, note):
+                assert self.open, "nothing starts on a closed provider"
+                assert self.running is None, "one Turn at a time (T4)"
+                assert self.stopping is None, "nothing starts before the stop is quiet (H45)"
+                assert not self.foreign, "nothing starts beside a foreign turn (H55)"
+                self.running, self.notes[turn] = turn, note
+                self.taken.update(i.id for i in inputs)
+            case step.SteerTurn(_, inputs):
+                self.asked.append(effect)
+                self.taken.update(i.id for i in inputs)
+            case step.InterruptTurn(turn):
+                self.stopping = turn
+            case step.AnswerRequest():
+                pass
+
+    def an_owner_opens(self) -> None:
+        self.epoch += 1
+        self.scratch = step.Scratch("scripted", WINDOW)
+        left = tuple(said for id, said in self.journal.items() if id not in self.accepted)
+        self.signal(s.Opened(Epoch(self.epoch), f"w{self.epoch}", left))
+
+    # -- people -------------------------------------------------------------------------------------------------------
+
+    def hear(self, one: Said) -> None:
+        self.journal[one.id] = one
+        self.signal(s.Heard(one))
+
+    @rule(who=st.sampled_from(PEOPLE), material=st.sampled_from([(), (), (), ("img",)]))
+    def somebody_speaks(self, who: str | None, material: tuple[str, ...]) -> None:
+        number = next(self.numbers)
+        self.hear(said(who, f"text {number}.", id=f"om_{number}", at=number, material=material))
+
+    @rule()
+    def one_adds_to_their_own(self) -> None:  # guides the search
+        self.somebody_speaks("user_a", ())
+        self.somebody_speaks("user_a", ())
+
+    @rule(who=st.sampled_from(PEOPLE))
+    def somebody_speaks_and_waits(self, who: str | None) -> None:  # guides the search
+        self.somebody_speaks(who, ())
+        self.time_passes(WINDOW)
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, WINDOW]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.signal(s.Tick())
+
+    @rule(back=st.sampled_from([0, 0, 0, 1]))
+    def somebody_interrupts(self, back: int) -> None:
+        turn = TurnId(self.state.last_turn - back)
+        self.hear(Interrupt(InputId(f"stop_{next(self.numbers)}"), Principal("user_b"), turn if turn > 0 else None))
+
+    @precondition(lambda self: self.state.last_turn)
+    @rule(verdict=st.sampled_from(Verdict))
+    def somebody_answers(self, verdict: Verdict) -> None:
+        request = RequestId(f"ask_{self.state.last_turn}")
+        self.hear(Answer(InputId(f"answer_{next(self.numbers)}"), Principal("user_a"), request, verdict))
+
+    # -- the provider -------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.opening)
+    @rule(works=st.sampled_from([True, True, True, False]))
+    def the_provider_opens(self, works: bool) -> None:
+        self.opening, self.open = False, works
+        if works:
+            self.signal(s.ConversationReady(f"native_{self.epoch}", ("steering",)))
+        else:
+            self.signal(s.OpenFailed(e.FailReason.engine_unavailable, "not here"))
+
+    @precondition(lambda self: self.asked)
+    @rule(answer=st.sampled_from(s.SteerAnswer))
+    def the_provider_answers_a_steer(self, answer: s.SteerAnswer) -> None:
+        asked = self.asked.pop(0)
+        ids = tuple(i.id for i in asked.inputs)
+        if answer is s.SteerAnswer.refused:
+            self.taken.subtract(ids)
+        self.signal(s.Steered(asked.turn, ids, answer))
+
+    @precondition(lambda self: self.running and not self.stopping)
+    @rule(outcome=st.sampled_from([e.Outcome.completed, e.Outcome.completed, e.Outcome.failed]))
+    def the_turn_ends(self, outcome: e.Outcome) -> None:
+        assert self.running
+        self.last_end, self.running = s.TurnEnded(self.running, outcome), None
+        self.signal(self.last_end)
+
+    @precondition(lambda self: self.stopping)
+    @rule(told=st.booleans())
+    def the_provider_stops(self, told: bool) -> None:
+        assert self.stopping
+        turn, self.stopping = self.stopping, None
+        if self.running == turn and told:
+            held = tuple(i.id for i in self.state.turn.steered) if self.state.turn else ()
+            self.last_end = s.TurnEnded(turn, e.Outcome.interrupted, unhandled=held[-1:])
+            self.running = None
+            self.signal(self.last_end)
+        self.running = None if self.running == turn else self.running
+        self.signal(s.Stopped(turn))
+
+    @precondition(lambda self: self.last_end)
+    @rule()
+    def the_provider_repeats_its_last_end(self) -> None:
+        assert self.last_end
+        self.signal(self.last_end)
+
+    @precondition(lambda self: self.running)
+    @rule(delta=st.booleans())
+    def the_provider_says_something(self, delta: bool) -> None:
+        assert self.running
+        self.shown.add(self.running)
+        if delta:
+            self.signal(s.DeltaSeen(self.running, ItemId("m"), 0, "w"))
+        else:
+            self.signal(s.ItemSeen(self.running, ItemId("i"), e.ItemType.tool, e.ItemStatus.completed))
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def the_provider_asks(self) -> None:
+        assert self.running
+        self.signal(s.PermissionAsked(self.running, RequestId(f"ask_{self.running}"), "touch x"))
+
+    @precondition(lambda self: self.open and self.running is None and not self.foreign)
+    @rule()
+    def the_provider_begins_by_itself(self) -> None:
+        self.foreign = True
+        self.signal(s.ForeignTurnBegan("n1", "goal"))
+
+    @precondition(lambda self: self.foreign)
+    @rule()
+    def it_ends_that(self) -> None:
+        self.foreign = False
+        self.signal(s.ForeignTurnEnded("n1"))
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def the_provider_dies(self) -> None:
+        self.open = self.foreign = False
+        self.running = self.stopping = None
+        self.signal(s.Died("exit 9"))
+        while self.asked:  # their calls fail, late
+            self.the_provider_answers_a_steer(s.SteerAnswer.unknown)
+
+    # -- owners -------------------------------------------------------------------------------------------------------
+
+    @rule()
+    def the_owner_dies_and_another_opens(self) -> None:
+        self.asked, self.running, self.stopping = [], None, None
+        self.opening = self.open = self.foreign = False
+        self.an_owner_opens()
+
+    @precondition(lambda self: self.open and self.scratch.at_rest(self.state) and not self.foreign)
+    @rule()
+    def the_owner_rests(self) -> None:
+        self.open = False
+        self.signal(s.Rested())
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def state_is_the_fold(self) -> None:
+        assert fold(self.log) == self.state
+
+    @invariant()
+    def nothing_runs_twice(self) -> None:
+        assert max(self.taken.values(), default=0) <= 1
+
+    @invariant()
+    def nothing_stays_open_that_nobody_works_on(self) -> None:
+        turn = self.state.turn.id if self.state.turn else None
+        if turn and turn != self.running:
+            assert self.asked or self.stopping == turn
+        assert {i.id for x in self.state.steering for i in x.inputs} == {i.id for x in self.asked for i in x.inputs}
+        assert not self.state.requests or self.state.turn
+        assert not self.state.arriving
+
+    def teardown(self) -> None:
+        """Let everything come to its end; then every input has one fate, and the record tells a clean story."""
+        for _ in range(200):
+            if not self._settle_something():
+                break
+        check_story(self.log)
+        check_fates(self.log, self.journal, self.taken)
+        check_notes(self.log, self.notes, self.shown)
+
+    def _settle_something(self) -> bool:
+        if self.opening:
+            self.the_provider_opens(True)
+        elif self.asked:
+            self.the_provider_answers_a_steer(s.SteerAnswer.committed)
+        elif self.stopping:
+            self.the_provider_stops(True)
+        elif self.running:
+            self.the_turn_ends(e.Outcome.completed)
+        elif self.foreign:
+            self.it_ends_that()
+        elif self.scratch.due() is not None:
+            self.time_passes(WINDOW)
+        else:
+            assert self.scratch.at_rest(self.state), "something waits and nobody works on it"
+            return False
+        return True
+
+
+def check_story(log: list[e.Event]) -> None:
+    """One Turn at a time, numbered without holes, each with one end, and nothing of it after its end."""
+    turn, last, interrupted, asked = None, 0, set[int](), set[str]()
+    for event in log:
+        match event:
+            case e.TurnStarted(number):
+                assert turn is None and number == last + 1
+                turn = last = number
+            case e.TurnFinished(number):
+                assert turn == number, "one end each (T3)"
+                assert not asked, "requests are closed before the end"
+                turn = None
+            case e.SteerRequested(number) | e.InputSteered(number):
+                assert turn == number, "a steer joins its Turn or none (I3)"
+            case e.InterruptRequested(number):
+                assert turn == number and number not in interrupted
+                interrupted.add(number)
+            case e.PermissionRequested(number, request):
+                assert turn == number
+                asked.add(request)
+            case e.PermissionResolved(number, request):
+                assert turn == number and request in asked, "answered once, while it is open (H40)"
+                asked.remove(request)
+            case _:
+                pass
+
+
+def check_fates(log: list[e.Event], journal: dict[InputId, Said], taken: Counter[InputId]) -> None:
+    """Exactly one fate each; order kept per sender; a Turn is one sender's; what failed or was cancelled never ran."""
+    inputs = {i.id: i for i in journal.values() if isinstance(i, Input)}
+    accepted = [x.input.id for x in log if isinstance(x, e.InputAccepted)]
+    assert sorted(accepted) == sorted(inputs), "each was accepted, once: nothing is lost"
+    fates: dict[InputId, list[str]] = {i: [] for i in inputs}
+    started: list[InputId] = []
+    senders: dict[TurnId, set[Principal | None]] = {}
+    waited: set[InputId] = set()
+    for event in log:
+        match event:
+            case e.TurnStarted(turn, ids):
+                senders[turn] = {inputs[i].sender for i in ids}
+                assert len(senders[turn]) == 1
+                started += ids
+                for i in ids:
+                    fates[i].append("started")
+            case e.SteerRequested(turn, ids):
+                assert {inputs[i].sender for i in ids} == senders[turn] != {None}
+                assert not any(inputs[i].material for i in ids)
+                assert not waited - set(started), "earlier input goes first (I4)"
+            case e.InputQueued(ids):
+                waited |= set(ids)
+            case e.InputSteered(_, ids):
+                for i in ids:
+                    fates[i].append("steered")
+            case e.SubmissionFailed(ids):
+                waited -= set(ids)
+                for i in ids:
+                    fates[i].append("failed")
+            case e.InputCancelled(ids):
+                for i in ids:
+                    fates[i] = ["cancelled"]
+            case _:
+                pass
+    assert {i: f for i, f in fates.items() if len(f) != 1} == {}
+    for i, (fate,) in fates.items():
+        assert taken[i] <= (0 if fate == "cancelled" and i not in taken else 1)
+    refused = {i for x in log if isinstance(x, e.InputQueued) and x.reason is e.QueueReason.refused for i in x.inputs}
+    for who in {i.sender for i in inputs.values()}:
+        of_one = [i for i in started if inputs[i].sender == who and i not in refused]
+        assert of_one == sorted(of_one, key=accepted.index), "order is kept per sender"
+
+
+def check_notes(log: list[e.Event], notes: dict[TurnId, str], shown: set[TurnId]) -> None:
+    """What an interruption cancelled is named to the agent by the next Turn, until one was seen to hold it (I6)."""
+    texts = {x.input.id: x.input.text for x in log if isinstance(x, e.InputAccepted)}
+    due: list[str] = []
+    for event in log:
+        match event:
+            case e.InputCancelled(ids):
+                due += [texts[i] for i in ids]
+            case e.TurnStarted(turn) if turn in notes:
+                assert all(text in notes[turn] for text in due) and bool(due) == bool(notes[turn])
+                if turn in shown or _completed(log, turn):
+                    due = []
+            case _:
+                pass
+
+
+def _completed(log: list[e.Event], turn: TurnId) -> bool:
+    return any(isinstance(x, e.TurnFinished) and x.turn == turn and x.outcome is e.Outcome.completed for x in log)

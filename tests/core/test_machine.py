@@ -1,0 +1,36 @@
+"""The heart under any order: green without faults, red with each of them."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.core.faults import FAULTS, Fault
+from tests.core.heart import Heart
+
+FIRST_BUG = settings(
+    max_examples=2_000,
+    stateful_step_count=40,
+    phases=[Phase.generate],  # found is enough; no shrinking
+    report_multiple_bugs=False,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+HISTORIES = settings(max_examples=3_000, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.rule("T1", "T3", "T4", "I2", "I3", "I4", "I5", "I6", "S4")
+def test_the_heart_holds() -> None:
+    run_state_machine_as_test(Heart, settings=HISTORIES)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_the_heart_finds(fault: Callable[[], Fault]) -> None:
+    class Broken(Heart):
+        @property
+        def fault(self) -> Fault:  # type: ignore[override]
+            return fault()
+
+    with pytest.raises((AssertionError, KeyError)):
+        run_state_machine_as_test(Broken, settings=FIRST_BUG)
