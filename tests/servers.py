@@ -27,6 +27,7 @@ from psycopg.rows import TupleRow
 
 from amux.local.binaries import find_binaries
 from amux.local.services import Servers, Urls
+from ops.migrations import upgrade
 
 REDIS_DATABASES = 16
 STOP_SECONDS = 60
@@ -79,6 +80,7 @@ def redis_url(urls: Urls) -> Iterator[str]:
 
 def migrate(url: str) -> None:
     """Bring the database at `url` to today's schema, as an installation does."""
+    upgrade(url)
 
 
 @contextmanager

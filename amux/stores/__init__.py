@@ -1,0 +1,1 @@
+"""Postgres, which remembers, and Redis, which carries. Each store serves one port and decides nothing."""

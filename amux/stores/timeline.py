@@ -1,0 +1,172 @@
+"""The Timeline in Postgres: opened with a new epoch, appended behind the Fence, read from a position.
+
+State comes from the last checkpoint and the events behind it; what the checkpoint was is never trusted over them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from amux.core import codec
+from amux.core.errors import Broken, Refused
+from amux.core.events import Event, Label
+from amux.core.ids import Epoch, Seq, SessionKey
+from amux.core.inputs import Said
+from amux.core.session import State, fold
+from amux.ports import Append, Fence, Head, OpenedTimeline, Recorded
+from amux.stores.appends import Appender, Publish
+from amux.stores.batch import Batch
+from amux.stores.inputs import UNACCEPTED, said_of
+from amux.stores.postgres import Postgres, numbers, texts
+from amux.stores.sessions import COLUMNS, session_of
+
+CODE = "0.1"  # this release, as `schema.oldest_code` counts
+
+OPEN = f"""
+with r as (select * from unnest(%s::bigint[], %s::text[], %s::text[], %s::bool[]) r(sid, token, worker, young)
+           order by sid),
+ s as (update sessions s set epoch = s.epoch + 1, token = r.token, owner = r.worker, held_until = null from r
+       where s.key = r.sid and (s.owner is null or not r.young) and (s.held_until is null or s.held_until < now())
+         and exists (select from schema where string_to_array(oldest_code, '.')::int[] <= string_to_array(%s, '.')::int[])
+       returning s.*)
+select {COLUMNS}, s.epoch, s.token from s"""
+
+LATER = """
+select k.sid, c.state, t.kind, t.v, t.payload from unnest(%s::bigint[]) k(sid)
+left join checkpoints c on c.session = k.sid and c.version = %s
+left join timeline t on t.session = k.sid and t.seq > coalesce(c.seq, 0) order by k.sid, t.seq"""
+
+ALL = "select kind, v, payload from timeline where session = %s order by seq"
+
+WHY_NOT = """
+select s.key is not null, string_to_array(o.oldest_code, '.')::int[] <= string_to_array(%s, '.')::int[], o.oldest_code
+from schema o left join sessions s on s.key = %s"""
+
+HOLD = """
+update sessions s set held_until = now() + %s * interval '1 second'
+from unnest(%s::bigint[], %s::text[]) r(sid, token) where s.key = r.sid and s.token = r.token returning s.key"""
+
+SIGN_OFF = """
+update sessions s set owner = null, held_until = null
+from unnest(%s::bigint[], %s::bigint[], %s::text[]) r(sid, epoch, token)
+where (s.key, s.epoch, s.token) = (r.sid, r.epoch, r.token)"""
+
+READ = """
+select seq, extract(epoch from at)::float8, kind, v, payload from timeline
+where session = %s and seq > %s order by seq limit %s"""
+
+HEAD = """
+select s.head_seq, s.label, t.seq, extract(epoch from t.at)::float8, t.kind, t.v, t.payload from sessions s
+left join timeline t on t.session = s.key and t.seq = s.open_seq where s.key = %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One Session to be opened."""
+
+    session: SessionKey
+    token: str
+    worker: str
+    young: str  # as Postgres reads it
+
+
+class PostgresTimeline:
+    """The append-only record."""
+
+    def __init__(self, postgres: Postgres, publish: Publish, *, patience: float = 10.0) -> None:
+        self._postgres = postgres
+        self._appender = Appender(postgres, publish, patience=patience)
+        self._openings = Batch(self._open)
+        self._leavings = Batch(self._sign_off)
+
+    async def open(self, session: SessionKey, token: str, *, worker: str, young: bool) -> OpenedTimeline | None:
+        opened = await self._openings.ask(Opening(session, token, worker, "t" if young else "f"))
+        if opened is None:
+            await self._explain(session)
+        return opened
+
+    async def append(self, session: SessionKey, fence: Fence, step: Append) -> Fence:
+        return await self._appender.append(session, fence, step)
+
+    async def hold(self, held: Sequence[tuple[SessionKey, str]], *, seconds: float) -> Sequence[bool]:
+        keys, tokens = numbers([key for key, _ in held]), texts([token for _, token in held])
+        kept = {key for (key,) in await self._postgres.ask(HOLD, (seconds, keys, tokens))}
+        return [key in kept for key, _ in held]
+
+    async def sign_off(self, session: SessionKey, fence: Fence) -> None:
+        await self._leavings.ask((session, fence))
+
+    async def read(self, session: SessionKey, after: Seq, *, limit: int) -> Sequence[Recorded]:
+        rows = await self._postgres.ask(READ, (session, after, limit))
+        decode = codec.decode
+        return [Recorded(seq, at, decode(kind, version, payload)) for seq, at, kind, version, payload in rows]
+
+    async def head(self, session: SessionKey) -> Head:
+        rows = await self._postgres.ask(HEAD, (session,))
+        if not rows:
+            raise Refused(f"no such Session: number {session}")
+        seq, label, started, at, kind, version, payload = rows[0]
+        start = Recorded(started, at, codec.decode(kind, version, payload)) if started else None
+        return Head(seq, Label(label), start)
+
+    async def _open(self, openings: list[Opening]) -> Sequence[OpenedTimeline | None]:
+        columns = (
+            numbers([o.session for o in openings]),
+            texts([o.token for o in openings]),
+            texts([o.worker for o in openings]),
+            texts([o.young for o in openings]),
+        )
+        rows = {row[0]: row for row in await self._postgres.ask(OPEN, (*columns, CODE))}
+        mine = {o.session: o for o in openings if o.session in rows and rows[o.session][-1] == o.token}
+        # read after the epoch is raised: whatever an old owner could still write is there by now
+        states, journals = await self._states(list(mine)), await self._journals(list(mine))
+        opened = {
+            key: OpenedTimeline(
+                Fence(Epoch(rows[key][-2]), opening.token, session.head), states[key], session, journals[key]
+            )
+            for key, opening in mine.items()
+            for session in [session_of(rows[key][:-2])]
+        }
+        return [opened[o.session] if mine.get(o.session) is o else None for o in openings]
+
+    async def _states(self, keys: list[SessionKey]) -> dict[SessionKey, State]:
+        checkpoints: dict[SessionKey, str | None] = {}
+        events: defaultdict[SessionKey, list[Event]] = defaultdict(list)
+        for key, state, kind, version, payload in await self._postgres.ask(LATER, (numbers(keys), codec.CHECKPOINT)):
+            checkpoints[key] = state
+            if kind:
+                events[key].append(codec.decode(kind, version, payload))
+        return {key: await self._state(key, state, events[key]) for key, state in checkpoints.items()}
+
+    async def _state(self, session: SessionKey, checkpoint: str | None, later: list[Event]) -> State:
+        if checkpoint is None:
+            return fold(later)
+        try:
+            return fold(later, codec.decode_state(checkpoint))
+        except msgspec.ValidationError:  # of another release, although it counts as ours: fold anew (H17)
+            rows = await self._postgres.ask(ALL, (session,))
+            return fold(codec.decode(kind, version, payload) for kind, version, payload in rows)
+
+    async def _journals(self, keys: list[SessionKey]) -> dict[SessionKey, Sequence[Said]]:
+        lying: defaultdict[SessionKey, list[Said]] = defaultdict(list)
+        for key, *said in await self._postgres.ask(UNACCEPTED, (numbers(keys),)):
+            lying[key].append(said_of(*said))
+        return {key: tuple(lying[key]) for key in keys}
+
+    async def _explain(self, session: SessionKey) -> None:
+        """Nothing, when another owner must be left alone; otherwise what is wrong."""
+        rows = await self._postgres.ask(WHY_NOT, (CODE, session))
+        if not rows:
+            raise Broken("the database has no schema; run `amux up`, which brings it to today's.")
+        known, new_enough, oldest = rows[0]
+        if not new_enough:
+            raise Refused(f"This amux is {CODE} and the database needs {oldest} or newer: update this machine (H17).")
+        if not known:
+            raise Refused(f"no such Session: number {session}")
+
+    async def _sign_off(self, leaving: list[tuple[SessionKey, Fence]]) -> Sequence[None]:
+        keys = numbers([key for key, _ in leaving])
+        epochs, tokens = numbers([f.epoch for _, f in leaving]), texts([f.token for _, f in leaving])
+        await self._postgres.ask(SIGN_OFF, (keys, epochs, tokens))
+        return [None] * len(leaving)
