@@ -2,9 +2,9 @@
 
 Adapters translate every foreign error into the five families at once. None of them decides anything."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from amux.core.events import Event, Label
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, SessionRef, TurnId
@@ -327,10 +327,14 @@ class Cards(Protocol):
 class Messenger(Protocol):
     """Feishu's outgoing side. uuid and sequence come from the card row, so every call may be repeated."""
 
-    async def send_card(self, row: CardRow, card: dict[str, Any]) -> CardRow:
-        """Make the card entity and send it as a reply into the row's place; answer the row with its ids."""
+    async def make_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
+        """Make the card entity, which nobody sees yet; answer the row with its card id, to be saved before it is sent:
+        a repeated send shows the entity of the first one, so a row that knew another would be changed unseen."""
 
-    async def update_card(self, row: CardRow, card: dict[str, Any], *, sequence: int) -> None:
+    async def send_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
+        """Show it as a reply in the row's place; answer the row with its message id, and the thread that it opened."""
+
+    async def update_card(self, row: CardRow, card: Mapping[str, object], *, sequence: int) -> None:
         """Replace the card. A refused sequence means a newer state is there already, and counts as done (H12)."""
 
     async def find_sent(self, row: CardRow, *, claimed: Sequence[str]) -> CardRow | None:
