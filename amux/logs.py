@@ -20,10 +20,9 @@ from amux.core.errors import Broken, Refused, Stale, Unavailable, Uncertain
 
 Line = MutableMapping[str, Any]
 
-NEVER = frozenset(
-    ["answer", "authorization", "body", "content", "email", "env", "environ", "headers", "objective", "output"]
-    + ["password", "payload", "prompt", "query", "secret", "text", "token", "url"]
-)
+WORDS = ("answer", "body", "content", "objective", "output", "payload", "prompt", "query", "text")
+KEYS = ("authorization", "email", "env", "environ", "headers", "password", "secret", "token", "url")
+NEVER = frozenset(WORDS + KEYS)
 NOT_LOGGED = "[not logged]"
 KNOWN = ("amux", "workers", "ops", "celery", "kombu", "alembic", "uvicorn.error", "asyncio", "py.warnings")
 FAMILIES = (Refused, Unavailable, Uncertain, Stale, Broken)
@@ -162,7 +161,7 @@ def _short(path: str) -> str:
     return parts[-1] if parts else path
 
 
-def _uncaught(kind: type[BaseException], error: BaseException | None, trace: object) -> None:
+def _uncaught(kind: type[BaseException], error: BaseException | None, _: object) -> None:
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
     structlog.get_logger().error("uncaught", exc_info=error or kind())

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
@@ -81,7 +80,7 @@ class Host:
                 for owner in idle[: await self.rt.waker.waiting(self.target)]:
                     owner.hurry()
 
-    def _keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _keep(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
