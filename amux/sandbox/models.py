@@ -165,9 +165,9 @@ async def spell(reply: Reply, voice: Voice) -> AsyncIterator[bytes]:
         await _silence(part)
         frames = list(voice.part(part))
         gap = part.seconds / len(frames) if isinstance(part, Say) else 0.0
-        for frame in frames:
+        for place, frame in enumerate(frames):
+            await asyncio.sleep(gap if place > 1 else 0)  # the first piece comes at once
             yield frame
-            await asyncio.sleep(gap)
         if isinstance(part, Drop | Fail):
             return
     for frame in voice.close():

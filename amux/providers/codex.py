@@ -1,0 +1,157 @@
+"""The provider for Codex: finds the program, gives it a home and a configuration of its own, opens a thread in it.
+
+One app-server process a Session, behind its Guard. It reaches its model by OPENAI_BASE_URL with OPENAI_API_KEY, which its
+tools do not see. Nothing of a person's own ~/.codex is read or written."""
+
+import asyncio
+import importlib.util
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from amux.core.inputs import Permission
+from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable, Uncertain
+from amux.providers.codex_thread import Thread
+from amux.providers.codex_turn import PATIENCE, Patience
+from amux.providers.jsonrpc import Rejected
+from amux.providers.pipes import Line
+from amux.providers.process import Process
+
+OPENAI = "https://api.openai.com/v1"
+KEY = "OPENAI_API_KEY"
+REMEDY = 'Install it with `pip install "amux[agents]"`; `amux doctor` says what is missing.'
+ENDING_SECONDS = 0.5  # between the last line of an agent and its end
+CLIENT = {"name": "amux", "title": "amux", "version": "0.1"}
+PERMISSIONS = {
+    Permission.bypass: {"approvalPolicy": "never", "sandbox": "danger-full-access"},
+    Permission.ask: {"approvalPolicy": "on-request", "sandbox": "workspace-write"},
+}
+GONE = ("no rollout found", "invalid session id", "is archived")
+# Half-shown text stays when somebody steers; tools see no key; a server that fails is asked again for some seconds.
+CONFIG = """\
+model_provider = "amux"
+[features]
+instant_interrupt = false
+[shell_environment_policy]
+exclude = ["{key}"]
+[model_providers.amux]
+name = "amux"
+base_url = {base_url}
+wire_api = "responses"
+env_key = "{key}"
+request_max_retries = 3
+stream_max_retries = 3
+"""
+
+
+class Codex:
+    """A Provider. `env` is the worker's environment; `program`, where it is given, is run in place of the packaged one."""
+
+    engine = "codex"
+
+    def __init__(self, env: Mapping[str, str], *, program: Path | None = None, patience: Patience = PATIENCE) -> None:
+        self._base_url = env.get("OPENAI_BASE_URL") or OPENAI
+        self._key = env.get(KEY, "")
+        self._program, self._patience = program, patience
+
+    async def open(self, opening: Opening, emit: Emit) -> Thread:
+        program = self._program or packaged()
+        if not self._key:
+            raise Unavailable(f"Codex needs {KEY}. Set it in the environment of the worker.")
+        home = Path(opening.home)
+        state = _configured(home / "codex", self._base_url)
+        process = await Process.start(
+            [str(program), "app-server", "--strict-config"],
+            home=home,
+            env={"CODEX_HOME": str(state), KEY: self._key, "RUST_LOG": "error"},
+            cwd=Path(opening.launch.workspace),
+            deadline=opening.deadline,
+            remedy=REMEDY,
+        )
+        thread = Thread(process, self._patience)
+        try:
+            await self._greet(thread, opening)
+        except (Uncertain, Unavailable) as error:  # nothing was said in it, so nothing is uncertain
+            raise await _unopened(process, error) from error
+        except Rejected as error:
+            await process.kill()
+            raise Unavailable(f"Codex did not open the conversation: {error.message}") from error
+        except BaseException:
+            await process.kill()
+            raise
+        thread.hand_over(emit)
+        return thread
+
+    async def _greet(self, thread: Thread, opening: Opening) -> None:
+        greeting = {"clientInfo": CLIENT, "capabilities": {"experimentalApi": True}}
+        await thread.peer.ask("initialize", greeting, seconds=self._patience.opening)
+        await thread.peer.tell("initialized")
+        if self._base_url == OPENAI:  # elsewhere only the server knows what it serves
+            await self._check(thread, opening.launch)
+        if opening.native_id is None:
+            await self._begin(thread, opening.launch)
+        else:
+            await self._resume(thread, opening.launch, opening.native_id)
+
+    async def _check(self, thread: Thread, launch: LaunchSnapshot) -> None:
+        answer = await thread.peer.ask("model/list", {"includeHidden": True}, seconds=self._patience.opening)
+        models: dict[str, Line] = {model["id"]: model for model in answer.get("data") or ()}
+        if launch.model and models and launch.model not in models:
+            raise Refused(f"Codex has no model {launch.model}. It has: {', '.join(models)}.", key="no_model")
+
+    async def _begin(self, thread: Thread, launch: LaunchSnapshot) -> None:
+        answer = await thread.peer.ask("thread/start", _settings(launch), seconds=self._patience.opening)
+        thread.native_id = str(answer["thread"]["id"])
+
+    async def _resume(self, thread: Thread, launch: LaunchSnapshot, native_id: str) -> None:
+        thread.native_id = native_id
+        await thread.pause_goal()  # a resume would start an active one at once (H52)
+        params = {"threadId": native_id, **_settings(launch), "excludeTurns": True}
+        try:
+            await thread.peer.ask("thread/resume", params, seconds=self._patience.opening)
+        except Rejected as error:
+            if any(words in error.message for words in GONE):
+                raise Refused(f"Codex no longer has this conversation: {error.message}", key="no_history") from error
+            raise
+
+
+def packaged() -> Path:
+    """The program of the package `openai-codex-cli-bin`. Raises Unavailable, saying what to do, when it is missing."""
+    found = importlib.util.find_spec("codex_cli_bin")
+    program = Path(found.origin).parent / "bin" / "codex" if found and found.origin else None
+    if program is None or not program.is_file():
+        raise Unavailable(f"The Codex program is not installed. {REMEDY}")
+    return program
+
+
+def _configured(state: Path, base_url: str) -> Path:
+    """Codex's own folder with our configuration in it; Codex writes into both, so they are the Session's own."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = CONFIG.format(base_url=json.dumps(base_url), key=KEY)
+        (state / "config.toml").write_text(text, encoding="utf-8")
+    except OSError as error:
+        told = f"Codex needs {state} for itself: {error.strerror}. Make AMUX_HOME writable for amux."
+        raise Unavailable(told) from error
+    return state
+
+
+def _settings(launch: LaunchSnapshot) -> dict[str, object]:
+    """What is recorded, told at every start and resume: it outranks what Codex would take by itself (S5)."""
+    settings: dict[str, object] = {"cwd": launch.workspace, **PERMISSIONS[launch.permission]}
+    if launch.model:
+        settings["model"] = launch.model
+    if launch.effort:
+        settings["config"] = {"model_reasoning_effort": launch.effort}
+    return settings
+
+
+async def _unopened(process: Process, error: Exception) -> Unavailable:
+    """Why it did not open: its own end, where it came to one, says more than the request that failed."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING_SECONDS):
+            await process.wait()
+            return await process.failure()
+    await process.kill()
+    return Unavailable(f"{error} {REMEDY}")

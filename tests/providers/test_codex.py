@@ -1,0 +1,510 @@
+"""Codex, the real program, on the loopback model."""
+
+import asyncio
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from amux.core.ids import Principal, SessionId
+from amux.core.inputs import Authorization, Input, Permission
+from amux.extensions import (
+    DeltaSeen,
+    Died,
+    ForeignTurnBegan,
+    ForeignTurnEnded,
+    InputId,
+    ItemId,
+    ItemSeen,
+    ItemStatus,
+    ItemType,
+    LaunchSnapshot,
+    Opening,
+    Outcome,
+    PermissionAsked,
+    Prompt,
+    ProviderEvent,
+    Refused,
+    SessionRef,
+    TurnEnded,
+    TurnId,
+    Unavailable,
+    Uncertain,
+    Usage,
+    Verdict,
+)
+from amux.providers.codex import Codex
+from amux.providers.codex_thread import Thread
+from amux.providers.codex_turn import Patience
+from amux.providers.process import boottime
+from amux.sandbox.models import Models, serving
+from amux.sandbox.replies import Call, Fail, Hang, Hold, Say, Shell
+from tests.providers.conftest import carriers, eventually
+
+pytestmark = pytest.mark.agent
+E = TypeVar("E", bound=ProviderEvent)
+SECONDS = 20  # the longest any single wait may take
+KEY = "sk-loopback-0123456789"
+SHORT = Patience(opening=15, answer=10, commit=10, stop=3)
+
+
+@dataclass
+class Room:
+    """One Session's home, a provider, and all that its conversations told."""
+
+    models: Models
+    url: str
+    home: Path
+    workspace: Path
+    events: list[ProviderEvent] = field(default_factory=list)
+    grew: asyncio.Condition = field(default_factory=asyncio.Condition)
+    opened: list[Thread] = field(default_factory=list)
+
+    def provider(self, *, patience: Patience = SHORT, program: Path | None = None, key: str = KEY) -> Codex:
+        env = {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": key, "AMUX_POSTGRES_URL": "postgresql://secret"}
+        return Codex(env, program=program, patience=patience)
+
+    async def open(
+        self, native_id: str | None = None, *, provider: Codex | None = None, launch: LaunchSnapshot | None = None
+    ) -> Thread:
+        opening = Opening(
+            SessionRef("local", SessionId("s1")),
+            replace(launch or LaunchSnapshot("codex", "", model="loopback"), workspace=str(self.workspace)),
+            str(self.home),
+            boottime() + 60,
+            native_id,
+        )
+        thread = await (provider or self.provider()).open(opening, self.hear)
+        self.opened.append(thread)
+        return thread
+
+    def hear(self, event: ProviderEvent) -> None:
+        self.events.append(event)
+        asyncio.get_running_loop().create_task(self._tell())
+
+    async def _tell(self) -> None:
+        async with self.grew:
+            self.grew.notify_all()
+
+    async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda _: True) -> E:
+        """The first event of that kind that fits, now or later."""
+        async with asyncio.timeout(SECONDS), self.grew:
+            await self.grew.wait_for(lambda: any(isinstance(e, kind) and fits(e) for e in self.events))
+        return next(e for e in self.events if isinstance(e, kind) and fits(e))
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [e for e in self.events if isinstance(e, kind)]
+
+    async def start(self, thread: Thread, turn: int, text: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            await thread.start_turn(TurnId(turn), Prompt((said(text),)))
+
+    async def play(self, thread: Thread, turn: int, text: str) -> TurnEnded:
+        """A whole Turn, and how it ended."""
+        await self.start(thread, turn, text)
+        return await self.until(TurnEnded, lambda e: e.turn == turn)
+
+    async def tool(self, turn: int) -> ItemSeen:
+        return await self.until(ItemSeen, lambda e: e.turn == turn and e.type is ItemType.tool)
+
+    def flag(self, name: str) -> str:
+        """A shell command that waits until the file of that name is there."""
+        return f"touch {name}.waits; until [ -e {name} ]; do sleep 0.02; done; echo saw {name}"
+
+
+def said(text: str, name: str | None = None) -> Input:
+    who = Principal("cli:user_a")
+    return Input(InputId(name or f"cli:user_a:{text}"), text, who, Authorization(who), sent_at=0)
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncIterator[Room]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    models = Models(seconds=0)
+    async with serving(models) as url:
+        room = Room(models, url, tmp_path / "homes" / "session", workspace)
+        yield room
+        async with asyncio.timeout(SECONDS):
+            for thread in room.opened:
+                await thread.close()
+    await eventually(lambda: not carriers(room.home))
+
+
+async def test_a_turn_streams_text_and_tools_and_ends_once(room: Room) -> None:
+    room.models.script("ONE", (Say("two words"), Shell("echo hi; exit 3")), (Say("the end"),))
+    thread = await room.open()
+    assert thread.native_id
+    await room.play(thread, 1, "ONE")
+    names: dict[ItemId, ItemId] = {}
+    seen = [
+        replace(e, item=names.setdefault(e.item, ItemId(f"item{len(names)}")))
+        if isinstance(e, ItemSeen | DeltaSeen)
+        else e
+        for e in room.events
+    ]
+    turn, message, tool = TurnId(1), ItemType.message, ItemType.tool
+    items = [ItemId(f"item{n}") for n in range(3)]
+    started, completed, failed = ItemStatus.started, ItemStatus.completed, ItemStatus.failed
+    assert seen == [
+        ItemSeen(turn, items[0], message, started),
+        DeltaSeen(turn, items[0], 0, "two "),
+        DeltaSeen(turn, items[0], 4, "words"),
+        ItemSeen(turn, items[0], message, completed, text="two words"),
+        ItemSeen(turn, items[1], tool, started, title="echo hi; exit 3"),
+        ItemSeen(turn, items[1], tool, failed, title="echo hi; exit 3", text="hi\n"),
+        ItemSeen(turn, items[2], message, started),
+        DeltaSeen(turn, items[2], 0, "the "),
+        DeltaSeen(turn, items[2], 4, "end"),
+        ItemSeen(turn, items[2], message, completed, text="the end"),
+        TurnEnded(turn, Outcome.completed, usage=Usage(200, 40, 20)),
+    ]
+    assert room.models.times_said("ONE") == 1
+
+
+async def test_a_steer_joins_after_the_tool_and_is_said_exactly_once(room: Room) -> None:
+    room.models.script("RUN", (Shell(room.flag("go")),), (Say("done"),))
+    thread = await room.open()
+    await room.start(thread, 1, "RUN")
+    await room.tool(1)
+    steer = asyncio.ensure_future(thread.steer(TurnId(1), (said("ALSO THIS"), said("AND THAT"))))
+    await eventually((room.workspace / "go.waits").exists)
+    assert not steer.done()
+    (room.workspace / "go").touch()
+    async with asyncio.timeout(SECONDS):
+        await steer
+    ended = await room.until(TurnEnded)
+    assert (ended.outcome, len(room.all(TurnEnded))) == (Outcome.completed, 1)
+    assert [room.models.times_said(text) for text in ("RUN", "ALSO THIS", "AND THAT")] == [1, 1, 1]
+    assert room.models.heard[-1].asked == ("RUN", "ALSO THIS\n\nAND THAT")
+
+
+async def test_a_steer_while_text_streams_leaves_what_was_shown(room: Room) -> None:
+    go = asyncio.Event()
+    room.models.script("RUN", (Say("half"), Hold(go), Say("whole")), (Say("then"),))
+    thread = await room.open()
+    await room.start(thread, 1, "RUN")
+    await room.until(ItemSeen, lambda e: e.text == "half")
+    steer = asyncio.ensure_future(thread.steer(TurnId(1), (said("LATER"),)))
+    go.set()
+    async with asyncio.timeout(SECONDS):
+        await steer
+    await room.until(TurnEnded)
+    texts = [e.text for e in room.all(ItemSeen) if e.status is ItemStatus.completed]
+    assert texts == ["half", "whole", "then"]
+
+
+async def test_a_steer_that_comes_too_late_is_refused(room: Room) -> None:
+    room.models.script("ONE", (Say("done"),))
+    thread = await room.open()
+    await room.play(thread, 1, "ONE")
+    with pytest.raises(Refused):
+        await thread.steer(TurnId(1), (said("LATE"),))
+    await room.play(thread, 2, "!say next")
+    with pytest.raises(Refused):
+        await thread.steer(TurnId(1), (said("LATE"),))
+    assert room.models.times_said("LATE") == 0
+
+
+async def test_steers_at_the_end_of_a_turn_are_held_or_refused(room: Room) -> None:
+    """Whatever the moment: refused means that the model never sees it, and held that it does, once."""
+    thread = await room.open()
+    outcomes: dict[str, bool] = {}
+    for turn in range(1, 9):
+        room.models.script(f"TURN{turn}x", (Say("a b c", seconds=turn * 0.01),))
+        await room.start(thread, turn, f"TURN{turn}x")
+        await asyncio.sleep(0.012 * turn)  # the moment is what varies here; no outcome depends on it
+        try:
+            async with asyncio.timeout(SECONDS):
+                await thread.steer(TurnId(turn), (said(f"STEER{turn}x"),))
+            outcomes[f"STEER{turn}x"] = True
+        except Refused:
+            outcomes[f"STEER{turn}x"] = False
+        await room.until(TurnEnded, lambda e, turn=turn: e.turn == turn)  # type: ignore[misc]
+    assert {text: room.models.times_said(text) == 1 for text in outcomes} == outcomes
+    assert [e.turn for e in room.all(TurnEnded)] == list(range(1, 9))
+
+
+async def interrupted(room: Room, thread: Thread, turn: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        await thread.interrupt(TurnId(turn))
+    ends = [e.outcome for e in room.all(TurnEnded) if e.turn == turn]
+    assert ends == [Outcome.interrupted]
+    assert room.all(Died) == []
+
+
+async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
+    thread = await room.open()
+    room.models.script("HANGS", (Hang(),))
+    await room.start(thread, 1, "HANGS")
+    await room.models.until_heard("HANGS")
+    await interrupted(room, thread, 1)
+
+    room.models.script("STREAMS", (Say("one two"), Say("three four", seconds=30)))
+    await room.start(thread, 2, "STREAMS")
+    cut = await room.until(DeltaSeen, lambda e: "three" in e.text)
+    await interrupted(room, thread, 2)
+    assert [e.status for e in room.all(ItemSeen) if e.item == cut.item] == [ItemStatus.started, ItemStatus.superseded]
+
+    detached = "setsid nohup sh -c 'while :; do date +%N > clock; sleep 0.01; done' > /dev/null 2>&1 &"
+    room.models.script("TOOL", (Shell(f"{detached} sleep 300"),))
+    await room.start(thread, 3, "TOOL")
+    clock = room.workspace / "clock"
+    await eventually(lambda: clock.exists() and clock.read_text())
+    steer = asyncio.ensure_future(thread.steer(TurnId(3), (said("NEVER SEEN"),)))
+    await asyncio.sleep(0)
+    await interrupted(room, thread, 3)
+    clock.unlink()
+    with pytest.raises(Refused):
+        await steer
+    assert (await room.play(thread, 4, "!say well")).outcome is Outcome.completed
+    assert not clock.exists()
+    assert room.models.times_said("NEVER SEEN") == 0
+
+
+async def test_an_interrupt_at_any_moment_of_the_start(room: Room) -> None:
+    """Before the acknowledgement, between it and the beginning, before and after the commit (H45)."""
+    thread = await room.open()
+    for turn in range(1, 11):
+        starting = asyncio.ensure_future(thread.start_turn(TurnId(turn), Prompt((said(f"!sleep 20 {turn}"),))))
+        await asyncio.sleep(0.004 * (turn - 1))
+        await interrupted(room, thread, turn)
+        async with asyncio.timeout(SECONDS):
+            await starting
+    assert (await room.play(thread, 11, "!say well")).outcome is Outcome.completed
+    assert [e.turn for e in room.all(TurnEnded)] == list(range(1, 12))
+
+
+@pytest.mark.crash
+async def test_after_sigkill_the_thread_goes_on_with_its_history(room: Room) -> None:
+    thread = await room.open()
+    await room.play(thread, 1, "FIRST")
+    room.models.script("SECOND", (Shell("setsid sleep 300 & sleep 300"),))
+    await room.start(thread, 2, "SECOND")
+    await room.tool(2)
+    steer = asyncio.ensure_future(thread.steer(TurnId(2), (said("LOST"),)))
+    await asyncio.sleep(0)
+    os.kill(thread.pid, signal.SIGKILL)
+    died = await room.until(Died)
+    assert died == Died("Codex was killed by signal 9.")
+    with pytest.raises(Uncertain):
+        await steer
+    assert carriers(room.home) == []
+    with pytest.raises(Unavailable):
+        await room.start(thread, 3, "TO THE DEAD")
+
+    again = await room.open(thread.native_id)
+    assert again.native_id == thread.native_id
+    ended = await room.play(again, 3, "THIRD")
+    assert (ended.outcome, ended.usage) == (Outcome.completed, Usage(100, 20, 10))
+    assert room.models.heard[-1].said == ("FIRST", "SECOND", "THIRD")
+    assert len(room.all(Died)) == 1
+
+
+async def test_closing_leaves_nothing_and_tells_nothing(room: Room) -> None:
+    room.models.script("RUN", (Shell("sleep 300"),))
+    thread = await room.open()
+    await room.start(thread, 1, "RUN")
+    await room.tool(1)
+    before = len(room.events)
+    await thread.close()
+    await thread.close()
+    assert (carriers(room.home), room.events[before:]) == ([], [])
+
+
+ESCALATED = {"cmd": "echo outside > outside.txt; echo did it", "sandbox_permissions": "require_escalated"}
+
+
+@pytest.mark.parametrize(("verdict", "done"), [(Verdict.allow, True), (Verdict.always, True), (Verdict.deny, False)])
+async def test_a_question_waits_for_its_answer(room: Room, verdict: Verdict, done: bool) -> None:
+    asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
+    room.models.script("ASK", (Call("exec_command", {**ESCALATED, "justification": "because"}),), (Say("thanks"),))
+    thread = await room.open(launch=asking)
+    await room.start(thread, 1, "ASK")
+    asked = await room.until(PermissionAsked)
+    assert (asked.turn, asked.title, asked.detail) == (TurnId(1), ESCALATED["cmd"], "because")
+    assert not (room.workspace / "outside.txt").exists()
+    await thread.answer(asked.request, verdict)
+    await thread.answer(asked.request, Verdict.allow)  # the first one counted
+    ended = await room.until(TurnEnded)
+    assert (ended.outcome, (room.workspace / "outside.txt").exists()) == (Outcome.completed, done)
+
+
+async def test_an_interrupt_ends_an_open_question(room: Room) -> None:
+    asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
+    room.models.script("ASK", (Call("exec_command", {**ESCALATED, "justification": "because"}),))
+    thread = await room.open(launch=asking)
+    await room.start(thread, 1, "ASK")
+    asked = await room.until(PermissionAsked)
+    await interrupted(room, thread, 1)
+    await thread.answer(asked.request, Verdict.allow)
+    assert (await room.play(thread, 2, "!say well")).outcome is Outcome.completed
+    assert not (room.workspace / "outside.txt").exists()
+
+
+async def test_a_changed_file_is_shown(room: Room) -> None:
+    patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\nEOF"
+    room.models.script("EDIT", (Shell(patch),), (Say("done"),))
+    thread = await room.open()
+    await room.play(thread, 1, "EDIT")
+    file = [e for e in room.all(ItemSeen) if e.type is ItemType.file][-1]
+    assert (file.status, file.title, file.text) == (
+        ItemStatus.completed,
+        f"add {room.workspace}/new.txt",
+        "hello\n",
+    )
+
+
+async def test_a_wrong_model_is_told_clearly(room: Room) -> None:
+    thread = await room.open(launch=LaunchSnapshot("codex", "", model="no-such-model"))
+    ended = await room.play(thread, 1, "HI")
+    assert ended.outcome is Outcome.failed
+    assert ended.detail == (
+        "unexpected status 404 Not Found: The model `no-such-model` does not exist. "
+        "Start a Session with a model that OPENAI_BASE_URL serves."
+    )
+
+
+async def test_a_wrong_model_of_openai_itself_is_refused_at_once(room: Room) -> None:
+    provider = Codex({"OPENAI_API_KEY": KEY}, patience=SHORT)
+    with pytest.raises(Refused, match=r"Codex has no model no-such-model\. It has: gpt-"):
+        await room.open(provider=provider, launch=LaunchSnapshot("codex", "", model="no-such-model"))
+    assert carriers(room.home) == []
+
+
+async def test_a_model_that_fails_ends_the_turn_and_not_the_conversation(room: Room) -> None:
+    thread = await room.open()
+    ended = await room.play(thread, 1, "!fail")
+    assert (ended.outcome, ended.reason) == (Outcome.failed, "other")
+    room.models.script("AGAIN", (Fail(500),), (Say("at last"),))
+    ended = await room.play(thread, 2, "AGAIN")
+    assert ended.outcome is Outcome.completed
+
+
+async def test_a_silent_model_is_given_up(room: Room) -> None:
+    room.models.script("HANGS", (Hang(),))
+    thread = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.4)))
+    ended = await room.play(thread, 1, "HANGS")
+    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
+
+
+async def test_tools_see_no_secret(room: Room) -> None:
+    room.models.script("ENV", (Shell("env"),), (Say("done"),))
+    thread = await room.open()
+    await room.play(thread, 1, "ENV")
+    (seen,) = [e for e in room.all(ItemSeen) if e.type is ItemType.tool and e.status is ItemStatus.completed]
+    names = {line.partition("=")[0] for line in seen.text.splitlines()}
+    assert "PATH" in names
+    assert [name for name in names if "KEY" in name or name.startswith("AMUX")] == []
+    assert KEY not in seen.text
+
+
+async def test_a_tool_that_outlives_its_turn_ends_as_a_late_item(room: Room) -> None:
+    late = {"cmd": room.flag("go"), "yield_time_ms": 250}
+    room.models.script("BACK", (Call("exec_command", late),), (Say("left it running"),))
+    thread = await room.open()
+    await room.play(thread, 1, "BACK")
+    (room.workspace / "go").touch()
+    item = await room.until(ItemSeen, lambda e: e.type is ItemType.tool and e.status is ItemStatus.completed)
+    assert (item.turn, item.text, room.events[-1]) == (TurnId(1), "saw go\n", item)
+
+
+async def test_a_goal_that_nobody_granted_is_paused_and_its_turn_foreign(room: Room) -> None:
+    thread = await room.open()
+    room.models.script("count", (Say("endless"),) * 50)
+    await thread.peer.ask("thread/goal/set", {"threadId": thread.native_id, "objective": "count"}, seconds=SECONDS)
+    began = await room.until(ForeignTurnBegan)
+    ended = await room.until(ForeignTurnEnded)
+    assert (began.native_turn, began.reason) == (ended.native_turn, "unasked")
+    assert (await room.play(thread, 1, "!say mine")).outcome is Outcome.completed
+    assert room.all(ForeignTurnBegan) == [began]
+    assert {e.turn for e in room.all(ItemSeen)} == {TurnId(1)}
+
+
+async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
+    with pytest.raises(Refused) as refused:
+        await room.open("01a22bd0-2ebc-7862-bbd0-5ef1a07b1e11")
+    assert refused.value.key == "no_history"
+
+
+PROGRAMS = {
+    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
+    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
+    "never answers": ("exec sleep 300", "did not answer initialize within 1 s"),
+}
+
+
+@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
+async def test_a_program_that_is_no_codex(room: Room, tmp_path: Path, script: str, told: str) -> None:
+    program = tmp_path / "codex"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    with pytest.raises(Unavailable) as unavailable:
+        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
+    assert told in str(unavailable.value)
+    assert 'pip install "amux[agents]"' in str(unavailable.value)
+    assert carriers(room.home) == []
+
+
+async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="Codex needs OPENAI_API_KEY"):
+        await room.open(provider=room.provider(key=""))
+    with pytest.raises(Unavailable, match="codex cannot be run: No such file"):
+        await room.open(provider=room.provider(program=Path("/nowhere/codex")))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(Unavailable, match=r'Codex program is not installed. .*pip install "amux\[agents\]"'):
+        await room.open()
+
+
+DEAF = """#!{python} -IS
+import json, sys
+ANSWERS = {{"initialize": {{}}, "thread/start": {{"thread": {{"id": "T"}}}}, "turn/start": {{"turn": {{"id": "N"}}}}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] in ANSWERS:
+        print(json.dumps({{"id": asked["id"], "result": ANSWERS[asked["method"]]}}), flush=True)
+    if asked["method"] == "turn/start" and {holds}:
+        item = {{"type": "userMessage", "id": "u", "clientId": asked["params"]["clientUserMessageId"]}}
+        told = {{"threadId": "T", "turnId": "N", "item": item}}
+        print(json.dumps({{"method": "item/completed", "params": told}}), flush=True)
+"""
+
+
+async def deaf(room: Room, *, holds: str) -> Thread:
+    """A Codex that stops answering in mid-Turn."""
+    program = room.workspace / "codex"
+    program.write_text(DEAF.format(python=sys.executable, holds=holds))
+    program.chmod(0o755)
+    patience = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
+    return await room.open(provider=room.provider(program=program, patience=patience))
+
+
+async def test_a_start_that_is_never_shown_is_uncertain_and_ends_the_agent(room: Room) -> None:
+    thread = await deaf(room, holds="False")
+    with pytest.raises(Uncertain, match="did not show"):
+        await room.start(thread, 1, "HI")
+    assert await room.until(Died) == Died("Codex was killed.")
+    assert carriers(room.home) == []
+
+
+async def test_a_steer_without_an_answer_is_uncertain(room: Room) -> None:
+    thread = await deaf(room, holds="True")
+    await room.start(thread, 1, "HI")
+    with pytest.raises(Uncertain, match="did not answer turn/steer"):
+        await thread.steer(TurnId(1), (said("MORE"),))
+    assert room.all(Died) == []
+
+
+async def test_an_agent_that_does_not_obey_an_interrupt_is_killed(room: Room) -> None:
+    thread = await deaf(room, holds="True")
+    await room.start(thread, 1, "HI")
+    async with asyncio.timeout(SECONDS):
+        await thread.interrupt(TurnId(1))
+    assert (room.all(TurnEnded), room.all(Died)) == ([], [Died("Codex was killed.")])
+    assert carriers(room.home) == []
