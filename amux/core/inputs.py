@@ -41,7 +41,7 @@ class Authorization:
 
     principal: Principal
     place: Place | None = None
-    permission: Permission = Permission.bypass
+    permission: Permission | None = None  # None: the Session's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""What becomes of a Feishu message: routed, admitted, journaled. All that ingress does before it acknowledges.
+
+It decides from Postgres alone and asks Feishu nothing, so that it ends well inside the three seconds (H37)."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from amux.core.admission import Access, may_drive
+from amux.core.ids import BindingId, Principal, SessionId, SessionRef
+from amux.core.inputs import Authorization, Input, Origin, Place
+from amux.core.launch import LaunchSnapshot
+from amux.core.routing import Bound, Ended, Launch, Message, ToSession, Unmeant, route
+from amux.ports import Bindings, Draft, Journaled, NewBinding
+from amux.runtime.submit import Submit
+
+UNBOUND = BindingId(0)  # of a place whose Binding is made with it
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: nothing to misread
+TITLE = 80  # characters of a Session's title
+
+
+class Refusal(StrEnum):
+    """Why a message was not taken. Its sender is told; nothing changed."""
+
+    not_driver = "not_driver"
+    topic_ended = "topic_ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """The Bridge's way in. `settings_of` answers the launch settings of a new Session by its id."""
+
+    submit: Submit
+    bindings: Bindings
+    access: Access
+    target: str
+    settings_of: Callable[[SessionRef], LaunchSnapshot]
+
+    async def message(self, said: Message) -> Journaled | Refusal | None:
+        """Journal it where it belongs; a refusal to be told; None when it is not for the bot.
+
+        Raises Unavailable or Uncertain when it was not, or may not have been, journaled: it must not be acknowledged,
+        and Feishu sends it again. Raises Refused for a message over the limit."""
+        found = await self.bindings.find(said.app, said.chat, said.topics)
+        where = route(said, [Bound(b.id, b.session, b.since, b.until) for b in found])
+        if isinstance(where, Unmeant):
+            return None
+        if said.origin is Origin.person and not may_drive(said.sender, self.access):
+            return Refusal.not_driver
+        match where:
+            case Ended():
+                return Refusal.topic_ended
+            case ToSession(bound):
+                if said.thread:
+                    await self.bindings.alias(bound.id, said.thread)
+                return await self.submit.to(bound.session, self._input(said, bound.id))
+            case Launch(topic):
+                return await self._launch(said, topic)
+
+    async def _launch(self, said: Message, topic: str) -> Journaled:
+        ref = SessionRef(self.target, new_session_id())
+        draft = Draft(ref, self.settings_of(ref), title_of(said.text))
+        binding = NewBinding(Place(UNBOUND, said.app, said.chat, said.thread), topic, said.sent_at)
+        return await self.submit.launch(draft, _input(said, UNBOUND), binding)
+
+
+def _input(said: Message, binding: BindingId) -> Input:
+    """The Place is named by its Binding alone, so that a topic's messages agree whether or not they name its thread."""
+    principal = said.sender or Principal(f"feishu:{said.app}:nobody")
+    rights = Authorization(principal, Place(binding, said.app, said.chat))
+    return Input(said.id, said.text, said.sender, rights, said.sent_at, said.name, said.origin, said.material)
+
+
+def new_session_id() -> SessionId:
+    """Sixteen random characters, so that three or four of them name a Session."""
+    return SessionId("".join(secrets.choice(ALPHABET) for _ in range(16)))
+
+
+def title_of(prompt: str) -> str:
+    """A Session's title: the first line of its first prompt."""
+    line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
