@@ -48,6 +48,7 @@ FLOORS = {
         "import amux.feishu",
         "amux.providers.planted -> amux.feishu",
     ),
+    "a use case knows its database": ("amux/runtime/planted.py", "import psycopg", "amux.runtime.planted -> psycopg"),
     "the house knows its entry": ("amux/core/planted.py", "import workers", "amux.core.planted -> workers"),
     "a room of no floor": ("amux/utils.py", "", "utils"),
 }
