@@ -62,20 +62,23 @@ class Home:
     def note_process(self, name: str, process: ProcessId | None) -> None:
         """Record the process of the service `name`; None when it has ended. A full disk keeps the former record."""
         others = {key: value for key, value in self.run.processes.items() if key != name}
-        with suppress(OSError):  # a service must not fail for want of a note about it
+        with suppress(Refused):  # a service must not fail for want of a note about it
             self._write(replace(self.run, processes={**others, name: process} if process else others))
 
     def note(self, *, urls: Mapping[str, str] | None = None, ports: Mapping[str, int] | None = None) -> None:
-        """Record where we can be reached, beside what was recorded before."""
+        """Record where we can be reached, beside what was recorded before. Raises Refused when the disk is full."""
         run = self.run
         self._write(replace(run, urls={**run.urls, **(urls or {})}, ports={**run.ports, **(ports or {})}))
 
     def _write(self, run: Run) -> None:
         self.run = run
         new = self.path / "run.json.new"
-        new.write_bytes(msgspec.json.encode(run))
-        new.chmod(0o600)
-        new.rename(self.path / "run.json")
+        try:
+            new.write_bytes(msgspec.json.encode(run))
+            new.chmod(0o600)
+            new.rename(self.path / "run.json")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
 
     async def service_lock(self, name: str, *, seconds: float) -> int:
         """A descriptor holding the lock of one service, for its process to inherit; close it after the spawn.
@@ -148,10 +151,12 @@ def _open(home: Path) -> int:
             (home / folder).mkdir(mode=0o700, exist_ok=True)
         return os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise Refused(
-            f"the home {home} cannot be written ({why}); set AMUX_HOME to a folder that you may write."
-        ) from error
+        raise _unwritable(home, error) from error
+
+
+def _unwritable(home: Path, error: OSError) -> Refused:
+    why = error.strerror or type(error).__name__
+    return Refused(f"the home {home} cannot be written ({why}); set AMUX_HOME to a folder with room that is yours.")
 
 
 async def _lock(descriptor: int, *, seconds: float) -> bool:
@@ -179,7 +184,9 @@ async def _end_leftovers(run: Run | None) -> None:
     """Wait for what a killed predecessor started, then kill what has not ended, and what that has forked."""
     left = list(run.processes.values()) if run else []
     deadline = time.monotonic() + LEFTOVER_SECONDS
-    while any(process.alive() for process in left) and time.monotonic() < deadline:
+    while any(process.alive() for process in left):
+        if time.monotonic() >= deadline:
+            break
         await asyncio.sleep(POLL_SECONDS)
     for process in left:
         process.kill_group()

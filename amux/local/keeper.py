@@ -106,7 +106,7 @@ class Keeper:
 
     def start(self) -> None:
         """Want it alive, at once, whatever pause it was in."""
-        if self.state is State.stopped:
+        if self.state in (State.stopped, State.degraded):
             self._become(State.starting)
         self._wanted.set()
         self._wake.set()

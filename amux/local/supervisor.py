@@ -74,11 +74,13 @@ class Supervisor:
     async def ready(self) -> None:
         """Wait until every awaited service is ready. Raises Unavailable, in one line, when one is degraded."""
         awaited = [k for k in self._keepers.values() if k.service.readiness is Readiness.awaited]
-        async with asyncio.TaskGroup() as group:
-            waits = [group.create_task(_ready_or_degraded(keeper)) for keeper in awaited]
-        failed = [line for line in (wait.result() for wait in waits) if line]
-        if failed:
-            raise Unavailable(failed[0])
+        waits = [asyncio.create_task(_ready(keeper)) for keeper in awaited]
+        try:
+            for wait in asyncio.as_completed(waits):
+                await wait
+        finally:
+            for left in waits:
+                left.cancel()
 
     async def reaches(self, name: str, *states: State) -> State:
         """Wait until the service is in one of `states`, and say which."""
@@ -108,9 +110,7 @@ class Supervisor:
         """Start a stopped service, or a degraded one at once. Returns when it is ready; raises Unavailable as `ready`."""
         keeper = self._of(name)
         keeper.start()
-        line = await _ready_or_degraded(keeper)
-        if line:
-            raise Unavailable(line)
+        await _ready(keeper)
 
     async def restart(self, name: str, *, down_seconds: float = 0.0) -> None:
         """Stop a service, leave it down for `down_seconds`, start it; returns when it is ready."""
@@ -144,9 +144,9 @@ async def _stop_after(keeper: Keeper, later: Sequence[asyncio.Task[None]]) -> No
     await keeper.stop()
 
 
-async def _ready_or_degraded(keeper: Keeper) -> str:
-    state = await keeper.reaches(State.ready, State.degraded)
-    return f"{keeper.service.name} {keeper.detail}" if state is State.degraded else ""
+async def _ready(keeper: Keeper) -> None:
+    if await keeper.reaches(State.ready, State.degraded) is State.degraded:
+        raise Unavailable(f"{keeper.service.name} {keeper.detail}")
 
 
 def rotate(home: Home, name: str) -> None:

@@ -1,0 +1,63 @@
+"""What the operating system says about a home: who lives in it, and programs to run and to signal there."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from amux.local.home import Run, running
+
+ROOT = Path(__file__).parent.parent.parent
+DEADLINE_SECONDS = 20
+
+
+def inhabitants(home: Path) -> set[int]:
+    """The living processes, but us, that have a file of `home` open: whatever a service forks keeps its log and lock."""
+    others = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} - {os.getpid()}
+    return {pid for pid in others if any(path.is_relative_to(home) for path in _open_files(Path(f"/proc/{pid}/fd")))}
+
+
+def _open_files(descriptors: Path) -> Iterator[Path]:
+    with suppress(OSError):  # ended meanwhile, a zombie, or another user's
+        for link in descriptors.iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                yield link.readlink()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the outside world brings about, up to a deadline."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+@contextmanager
+def host(
+    home: Path, prefix: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`tests.local.host` in `home`, killed at the end; that it then leaves nobody behind is part of every test."""
+    words = (*(prefix or (sys.executable,)), "-m", "tests.local.host", str(home))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            until(lambda: not inhabitants(home))
+
+
+def ready(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline()
+    assert line == "ready\n", process.stderr.read()
+
+
+def ran(home: Path) -> Run:
+    run = running(home)
+    assert run is not None
+    return run

@@ -1,0 +1,282 @@
+"""The supervisor: order, restarts, ends. Its services are shells, since what matters is how processes come and go."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amux.core.errors import Broken, Refused, Unavailable
+from amux.local import keeper
+from amux.local.child import started
+from amux.local.home import Home
+from amux.local.keeper import Probe, Readiness, Service, State, Told
+from amux.local.supervisor import Ending, Supervisor, ending_on_signals
+from tests.local.seen import inhabitants, until
+
+pytestmark = [pytest.mark.real, pytest.mark.crash]
+PAUSES = (0.02, 0.04)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "PAUSES_SECONDS", PAUSES)
+
+
+@pytest.fixture
+def told() -> list[Told]:
+    return []
+
+
+def shell(name: str, script: str = "exec sleep 1000", *, after: tuple[str, ...] = (), grace: float = 10) -> Service:
+    return Service(name, ("/bin/sh", "-c", script), {"PATH": os.environ["PATH"]}, after=after, grace_seconds=grace)
+
+
+def exists(path: Path) -> Probe:
+    async def ready() -> bool:
+        return path.exists()  # noqa: ASYNC240  a stat
+
+    return ready
+
+
+def states(told: list[Told]) -> list[tuple[str, State]]:
+    return [(change.name, change.state) for change in told]
+
+
+async def test_the_start_follows_the_order_and_the_stop_goes_back(home: Home, told: list[Told]) -> None:
+    mark = home.path / "mark"
+    first = shell("first", f"sleep 0.1; : > '{mark}'; exec sleep 1000")
+    services = (
+        Service(first.name, first.argv, first.env, ready=exists(mark)),
+        shell("second", after=("first",)),
+        shell("third", after=("first", "second")),
+    )
+    async with Supervisor(home, services, tell=told.append) as supervisor:
+        await supervisor.ready()
+        assert supervisor.states == dict.fromkeys(("first", "second", "third"), State.ready)
+        assert set(home.run.processes) == {"first", "second", "third"}
+    begun = [(name, state) for name in ("first", "second", "third") for state in (State.starting, State.ready)]
+    ended = [(name, state) for name in ("third", "second", "first") for state in (State.stopping, State.stopped)]
+    assert states(told) == begun + ended
+    assert home.run.processes == {}
+
+
+async def test_a_crashed_service_is_started_again_after_longer_and_longer_pauses(home: Home, told: list[Told]) -> None:
+    bad = shell("bad", "echo hello; echo 'no such thing' >&2; exit 3")
+    async with Supervisor(home, (bad,), tell=told.append) as supervisor:
+        assert await supervisor.reaches("bad", State.degraded) is State.degraded
+    why = "ended (exit 3): no such thing; next try in"
+    log = home.log("bad")
+    up = [Told("bad", State.starting), Told("bad", State.ready)]
+    assert told == [
+        *up,
+        Told("bad", State.restarting, f"{why} 0.02 s"),
+        *up,
+        Told("bad", State.restarting, f"{why} 0.04 s"),
+        *up,
+        Told("bad", State.degraded, f"{why} 30 s; see {log}"),
+        Told("bad", State.stopping),
+        Told("bad", State.stopped),
+    ]
+    assert log.read_text() == "hello\nno such thing\n" * 3
+
+
+async def test_a_start_that_fails_says_so_in_one_line(home: Home) -> None:
+    bad = Service("bad", ("/no/such/program",), {}, remedy="install it")
+    async with Supervisor(home, (bad, shell("later", after=("bad",)))) as supervisor:
+        with pytest.raises(Unavailable) as why:
+            await supervisor.ready()
+        assert supervisor.states == {"bad": State.degraded, "later": State.waiting}
+    assert str(why.value) == (
+        "bad cannot be started: [Errno 2] No such file or directory: '/no/such/program'; "
+        f"next try in 30 s; see {home.log('bad')}; install it"
+    )
+
+
+async def test_a_degraded_service_is_started_at_once_on_demand(home: Home) -> None:
+    mended = home.path / "mended"
+    bad = shell("bad", f"test -e '{mended}' && exec sleep 1000; exit 1")
+    bad = Service(bad.name, bad.argv, bad.env, ready=exists(mended))
+    async with Supervisor(home, (bad,)) as supervisor:
+        await supervisor.reaches("bad", State.degraded)
+        mended.write_text("")
+        await asyncio.wait_for(supervisor.start("bad"), 5)
+        assert supervisor.states == {"bad": State.ready}
+
+
+async def test_one_that_is_never_ready_is_killed_and_tried_again(home: Home, told: list[Told]) -> None:
+    deaf = shell("deaf")
+    deaf = Service(deaf.name, deaf.argv, deaf.env, ready=exists(home.path / "never"), ready_seconds=0.05)
+    async with Supervisor(home, (deaf,), tell=told.append) as supervisor:
+        await supervisor.reaches("deaf", State.restarting)
+    assert told[:2] == [
+        Told("deaf", State.starting),
+        Told("deaf", State.restarting, "was not ready in 0.05 s; next try in 0.02 s"),
+    ]
+
+
+async def test_a_service_beside_the_start_is_not_waited_for(home: Home) -> None:
+    slow = Service("slow", ("/bin/sleep", "1000"), {}, ready=exists(home.path / "never"), readiness=Readiness.aside)
+    async with Supervisor(home, (slow, shell("quick"))) as supervisor:
+        await asyncio.wait_for(supervisor.ready(), 5)
+        assert supervisor.states == {"slow": State.starting, "quick": State.ready}
+
+
+async def test_kill_is_a_crash_and_counts_as_no_failure(home: Home, told: list[Told]) -> None:
+    async with Supervisor(home, (shell("one"),), tell=told.append) as supervisor:
+        await supervisor.ready()
+        pids = {supervisor.process("one").pid}
+        for _ in range(len(PAUSES) + 2):
+            supervisor.kill("one")
+            await supervisor.reaches("one", State.ready)
+            pids.add(supervisor.process("one").pid)
+        assert len(pids) == len(PAUSES) + 3
+    assert {change.detail for change in told} == {
+        "",
+        "killed on demand",
+        "was killed by SIGKILL; next try in 0.02 s",
+    }
+
+
+async def test_down_for_a_while_and_up_again(home: Home, told: list[Told]) -> None:
+    async with Supervisor(home, (shell("one"),), tell=told.append) as supervisor:
+        await supervisor.ready()
+        before = supervisor.process("one")
+        await supervisor.restart("one", down_seconds=0.05)
+        assert (before.alive(), supervisor.process("one").alive()) == (False, True)
+        await supervisor.stop("one")
+        with pytest.raises(Unavailable, match=r"^one is stopped: it has no process"):
+            supervisor.process("one")
+        with pytest.raises(Refused, match=r"^there is no service two; there are one"):
+            await supervisor.start("two")
+    up, down = [State.starting, State.ready], [State.stopping, State.stopped]
+    assert [change.state for change in told] == [*up, *down, *up, *down]
+
+
+async def test_stop_ends_a_pause_between_two_tries(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "PAUSES_SECONDS", (1000.0,))
+    async with asyncio.timeout(5), Supervisor(home, (shell("bad", "exit 1"),)) as supervisor:
+        await supervisor.reaches("bad", State.restarting)
+        await supervisor.stop("bad")
+        assert supervisor.states == {"bad": State.stopped}
+
+
+@pytest.mark.parametrize("sends", [signal.SIGSTOP, None], ids=["frozen", "deaf"])
+async def test_one_that_does_not_stop_is_killed_with_its_group(home: Home, sends: signal.Signals | None) -> None:
+    up = home.path / "up"
+    deaf = shell("deaf", f"trap '' TERM; sleep 1000 & : > '{up}'; wait", grace=0.2)
+    deaf = Service(deaf.name, deaf.argv, deaf.env, ready=exists(up), grace_seconds=0.2)
+    async with Supervisor(home, (deaf,)) as supervisor:
+        await supervisor.ready()
+        assert len(inhabitants(home.path)) == 2
+        if sends:
+            supervisor.process("deaf").signal(sends)
+    until(lambda: not inhabitants(home.path))
+
+
+async def test_freeze_and_thaw(home: Home) -> None:
+    async with Supervisor(home, (shell("one"),)) as supervisor:
+        await supervisor.ready()
+        stat = Path(f"/proc/{supervisor.process('one').pid}/stat")
+        supervisor.freeze("one")
+        until(lambda: ") T " in stat.read_text())
+        supervisor.thaw("one")
+        until(lambda: ") T " not in stat.read_text())
+
+
+async def test_what_a_crashed_service_forked_goes_with_it(home: Home) -> None:
+    up = home.path / "up"
+    service = shell("forker", f"sleep 1000 & echo $! > '{up}.new'; mv '{up}.new' '{up}'; wait")
+    service = Service(service.name, service.argv, service.env, ready=exists(up))
+    async with Supervisor(home, (service,)) as supervisor:
+        await supervisor.ready()
+        forked = int(up.read_text())
+        supervisor.kill("forker")
+        until_gone = asyncio.get_running_loop().run_in_executor(None, until, lambda: started(forked) == "")
+        await until_gone
+
+
+async def test_two_logs_are_kept(home: Home) -> None:
+    for text in ("one", "two", "three"):
+        async with Supervisor(home, (shell("talker", f"echo {text}; exit 1"),)) as supervisor:
+            await supervisor.reaches("talker", State.restarting)
+    assert home.log("talker").read_text().splitlines()[0] == "three"
+    assert home.log("talker").with_suffix(".log.1").read_text().splitlines()[0] == "two"
+    assert sorted(path.name for path in (home.path / "logs").iterdir()) == ["talker.log", "talker.log.1"]
+
+
+async def test_a_bug_in_a_probe_ends_everything_loudly(home: Home) -> None:
+    async def buggy() -> bool:
+        raise ZeroDivisionError
+
+    bad = Service("bad", ("/bin/sleep", "1000"), {}, ready=buggy)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with Supervisor(home, (shell("good"), bad)):
+            await asyncio.get_running_loop().create_future()
+    assert isinstance(raised.value.exceptions[0], ZeroDivisionError)
+    until(lambda: not inhabitants(home.path))
+
+
+async def test_the_error_of_the_body_leaves_as_it_is(home: Home) -> None:
+    async def fails() -> None:
+        async with Supervisor(home, (shell("good"),)) as supervisor:
+            await supervisor.ready()
+            raise Unavailable("mine")
+
+    with pytest.raises(Unavailable, match=r"^mine$"):
+        await fails()
+    until(lambda: not inhabitants(home.path))
+
+
+async def test_an_order_that_cannot_be_is_broken(home: Home) -> None:
+    with pytest.raises(Broken, match=r"service one: listed twice, or before \['two'\]"):
+        Supervisor(home, (shell("one", after=("two",)), shell("two")))
+    with pytest.raises(Broken, match="service one: listed twice"):
+        Supervisor(home, (shell("one"), shell("one")))
+
+
+async def test_off_the_main_thread_nothing_is_spawned(home: Home) -> None:
+    async def elsewhere() -> None:
+        async with Supervisor(home, (shell("one"),)) as supervisor:
+            await supervisor.ready()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await asyncio.to_thread(asyncio.run, elsewhere())
+    assert [type(error) for error in raised.value.exceptions] == [Broken]
+
+
+def raises(number: signal.Signals) -> Callable[[], None]:
+    return lambda: signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_unwinds_the_body_in_order(home: Home, told: list[Told], number: signal.Signals) -> None:
+    services = (shell("first"), shell("second", after=("first",)))
+    with ending_on_signals() as ending:
+        async with Supervisor(home, services, tell=told.append) as supervisor:
+            await supervisor.ready()
+            asyncio.get_running_loop().call_soon(raises(number))
+            asyncio.get_running_loop().call_soon(raises(number))  # as a launcher passes it on
+            await asyncio.get_running_loop().create_future()
+    assert ending == Ending(number)
+    assert states(told)[-4:] == [
+        (name, state) for name in ("second", "first") for state in (State.stopping, State.stopped)
+    ]
+
+
+async def test_a_second_signal_breaks_the_stop_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amux.local.supervisor.TWICE_SECONDS", 0.0)
+    deaf = home.path / "deaf"
+    service = shell("deaf", f"trap '' TERM; : > '{deaf}'; while :; do sleep 1000; done")
+    service = Service(service.name, service.argv, service.env, ready=exists(deaf), grace_seconds=1000)
+    async with asyncio.timeout(10):
+        with ending_on_signals() as ending:
+            async with Supervisor(home, (service,)) as supervisor:
+                await supervisor.ready()
+                asyncio.get_running_loop().call_soon(raises(signal.SIGTERM))
+                asyncio.get_running_loop().call_later(0.2, raises(signal.SIGINT))
+                await asyncio.get_running_loop().create_future()
+    assert ending == Ending(signal.SIGTERM)
+    until(lambda: not inhabitants(home.path))
