@@ -275,7 +275,8 @@ def check_story(log: list[e.Event]) -> None:
     for event in log:
         match event:
             case e.TurnStarted(number):
-                assert turn is None and number == last + 1
+                assert turn is None, "one at a time (T4)"
+                assert number == last + 1
                 turn = last = number
             case e.TurnFinished(number):
                 assert turn == number, "one end each (T3)"
@@ -284,19 +285,23 @@ def check_story(log: list[e.Event]) -> None:
             case e.SteerRequested(number) | e.InputSteered(number):
                 assert turn == number, "a steer joins its Turn or none (I3)"
             case e.InterruptRequested(number):
-                assert turn == number and number not in interrupted
+                assert turn == number
+                assert number not in interrupted
                 interrupted.add(number)
             case e.PermissionRequested(number, request):
                 assert turn == number
                 asked.add(request)
             case e.PermissionResolved(number, request):
-                assert turn == number and request in asked, "answered once, while it is open (H40)"
+                assert turn == number
+                assert request in asked, "answered once, while it is open (H40)"
                 asked.remove(request)
             case _:
                 pass
 
 
-def check_fates(log: list[e.Event], journal: dict[InputId, Said], taken: Counter[InputId]) -> None:
+def check_fates(  # noqa: C901 - one line a kind of fate
+    log: list[e.Event], journal: dict[InputId, Said], taken: Counter[InputId]
+) -> None:
     """Exactly one fate each; order kept per sender; a Turn is one sender's; what failed or was cancelled never ran."""
     inputs = {i.id: i for i in journal.values() if isinstance(i, Input)}
     accepted = [x.input.id for x in log if isinstance(x, e.InputAccepted)]
@@ -349,7 +354,8 @@ def check_notes(log: list[e.Event], notes: dict[TurnId, str], shown: set[TurnId]
             case e.InputCancelled(ids):
                 due += [texts[i] for i in ids]
             case e.TurnStarted(turn) if turn in notes:
-                assert all(text in notes[turn] for text in due) and bool(due) == bool(notes[turn])
+                assert all(text in notes[turn] for text in due)
+                assert bool(due) == bool(notes[turn]), "told once"
                 if turn in shown or _completed(log, turn):
                     due = []
             case _:
