@@ -54,7 +54,7 @@ class Receive:
             case ToSession(bound):
                 if said.thread:
                     await self.bindings.alias(bound.id, said.thread)
-                return await self.submit.to(bound.session, self._input(said, bound.id))
+                return await self.submit.to(bound.session, _input(said, bound.id))
             case Launch(topic):
                 return await self._launch(said, topic)
 
