@@ -75,7 +75,7 @@ def descendants(root: int) -> list[int]:
 def _children(pid: int) -> list[int]:
     if CHILDREN_FILES:
         tasks = _names(f"/proc/{pid}/task")
-        return [int(child) for task in tasks for child in _words(f"/proc/{pid}/task/{task}/children")]
+        return [int(child) for task in tasks for child in _read(f"/proc/{pid}/task/{task}/children").split()]
     return [each for each in _processes() if _stat(each)[1:2] == [b"%d" % pid]]
 
 
@@ -90,24 +90,18 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _words(path: str) -> list[bytes]:
-    try:
-        return _read(path).split()
-    except OSError:
-        return []
-
-
 def _stat(pid: int) -> list[bytes]:
     """The words of /proc/PID/stat behind the name: 0 is the state, 1 the parent, 19 the start time. Empty when gone."""
-    try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return []
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+    """What is in that file; nothing when it is gone, or not ours."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _alive(pid: int) -> bool:
@@ -154,12 +148,10 @@ def _lock(path: str) -> int | None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise Failed(f"lock {e.errno}") from e
-    try:
+    with contextlib.suppress(OSError):  # it is held
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
-    except OSError:
-        pass
     os.close(fd)
     return None
 
@@ -173,30 +165,20 @@ def _identity(pid: int) -> bytes:
 
 
 def _holder(path: str) -> int | None:
-    try:
-        pid, _, identity = _read(path).partition(b" ")
-    except OSError:
-        return None
+    pid, _, identity = _read(path).partition(b" ")
     return int(pid) if LINUX and pid.isdigit() and _identity(int(pid)) == identity else None
 
 
 def _kill_marked(path: str, give_up: float) -> None:
     """Kill what an earlier Guard of this home left when it was killed itself."""
     mark = f"{MARK}={path}\0".encode()
-    while LINUX and (left := [pid for pid in _processes() if _carries(pid, mark)]):
+    while LINUX and (left := [pid for pid in _processes() if mark in _read(f"/proc/{pid}/environ")]):
         for pid in left:
             for each in [pid, *descendants(pid)]:
                 _kill(each)
         if now() >= give_up:
             raise Failed("held")
         time.sleep(PAUSE_SECONDS)
-
-
-def _carries(pid: int, mark: bytes) -> bool:
-    try:
-        return mark in _read(f"/proc/{pid}/environ")
-    except OSError:  # gone, or not ours
-        return False
 
 
 def start(program: list[str], mark: str) -> int:
@@ -249,9 +231,10 @@ class Watch:
             ready = dict(poll.poll(alarm.set(self.deadline)))
             if woken in ready and {*os.read(woken, 4096)} - {signal.SIGCHLD}:
                 self.why = "killed"
-                return
+                break
             if self.control in ready and not self._listen():
-                return
+                break
+        self.reap()
         if self.code is not None and self.why != "stopped":
             self.why = "exited"
 
@@ -310,8 +293,6 @@ def main() -> int:
     if LINUX:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        if now() >= deadline:
-            raise Failed("late")
         lock = hold(path, deadline)
         agent = start(program, path)
     except Failed as e:
@@ -322,8 +303,10 @@ def main() -> int:
         os.dup2(nowhere, fd)
     _tell(control, f"running {agent}")
     watch = Watch(agent, control, deadline)
-    watch.wait()
-    watch.kill_all()
+    try:
+        watch.wait()
+    finally:
+        watch.kill_all()
     os.ftruncate(lock, 0)  # nothing is left for the next Guard to look for
     code = watch.code if watch.code is not None else -signal.SIGKILL
     _tell(control, f"ended {watch.why} {code}")

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,13 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from amux.core.errors import Refused, Stale, Unavailable
+from amux.core.errors import Unavailable
 from amux.providers import guard
 from amux.providers.pipes import LastWords, Line, Lines, Reader, Writer, decode
+from amux.providers.spawn import environment, lock_of, not_started, prepare, spawn
 
-PASSED = {"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL")
 START_SECONDS = 15.0  # the Guard's own start, and its fight for the lock
+GUARD_SECONDS = 5.0  # for a Guard to kill its tree when it is told to
+CLOSING_SECONDS = 2.0  # from the end of an agent's stdout to its own
 
 
 class Why(StrEnum):
@@ -65,12 +66,6 @@ class Limits:
 def boottime() -> float:
     """Seconds of CLOCK_BOOTTIME: what deadlines are given in. It goes on while the machine sleeps."""
     return guard.now()
-
-
-def environment(worker: Mapping[str, str], given: Mapping[str, str], home: Path) -> dict[str, str]:
-    """What the agent sees: a few harmless names of the worker's, what its provider gives, and its own home (H21)."""
-    passed = {name: value for name, value in worker.items() if name in PASSED or name.startswith("LC_")}
-    return {**passed, **given, "HOME": str(home), "TMPDIR": str(home / "tmp")}
 
 
 class Process:
@@ -123,9 +118,9 @@ class Process:
         Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
         Refused when the workspace `cwd` is not there; Stale when the deadline has passed. Nothing runs then."""
         name = name or Path(argv[0]).name
-        _prepare(home, cwd, name)
+        prepare(home, cwd, name)
         try:
-            popen, control = _spawn(argv, f"{home}.lock", deadline, cwd, environment(os.environ, env, home))
+            popen, control = spawn(argv, lock_of(home), deadline, cwd, environment(os.environ, env, home))
         except OSError as e:
             raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
         self = cls(name, popen, control, limits)
@@ -148,7 +143,7 @@ class Process:
             self.pid = int(value)
             return
         await self.wait()
-        raise _not_started(self.name, value, home, self._remedy)
+        raise not_started(self.name, value, home, self._remedy)
 
     async def _abandon(self) -> None:
         self._popen.kill()
@@ -194,15 +189,27 @@ class Process:
     async def kill(self) -> End:
         """Kill its tree now, and answer when nothing of it is left. May be called again."""
         self._ask("kill")
-        return await self.wait()
+        while not self._ended.done():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GUARD_SECONDS):
+                    return await self.wait()
+            guard.kill_tree(self._popen.pid)  # the Guard is stopped, or starved
+        return self._ended.result()
 
     async def wait(self) -> End:
         """Answer how it ended, once nothing of it is left."""
         return await asyncio.shield(self._ended)
 
+    async def after_lines(self) -> End:
+        """Answer how it ended, once `lines` has: one that goes on without its stdout is killed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                return await self.wait()
+        return await self.kill()
+
     async def failure(self) -> Unavailable:
         """For an agent whose lines ended before it had answered anything: what it was, how it ended, what to do."""
-        end = await self.wait()
+        end = await self.after_lines()
         last = f" Its last words: {end.last_words[-1][:200]}" if end.last_words else ""
         return Unavailable(f"{self.name} {end.said}.{last} {self._remedy}")
 
@@ -255,55 +262,6 @@ class Process:
         for secret in self._secrets:
             line = line.replace(secret, "[secret]")
         return line
-
-
-def _prepare(home: Path, cwd: Path, name: str) -> None:
-    try:
-        (home / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as e:
-        raise Unavailable(f"{name} needs {home} for itself: {e.strerror}. Make AMUX_HOME writable for amux.") from e
-    if not cwd.is_dir():
-        raise Refused(f"The workspace {cwd} is no folder here. Create it, or start in another one.", key="no_workspace")
-
-
-def _spawn(
-    argv: Sequence[str], lock: str, deadline: float, cwd: Path, env: Mapping[str, str]
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The Guard, which will run `argv`, and our end of its control channel. Raises OSError."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    fd = theirs.fileno()
-    with contextlib.ExitStack() as unless_started, theirs:
-        unless_started.callback(ours.close)
-        popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, lock, repr(deadline), str(fd), *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=env,
-            cwd=cwd,
-            pass_fds=[fd],
-            start_new_session=True,
-        )
-        unless_started.pop_all()
-    return popen, ours
-
-
-def _not_started(name: str, why: str, home: Path, remedy: str) -> Exception:
-    what, _, number = why.partition(" ")
-    reason = os.strerror(int(number)) if number else ""
-    match what:
-        case "late":
-            return Stale(f"{name} was not started: the permission to act has run out")
-        case "exec":
-            return Unavailable(f"{name} cannot be run: {reason}. {remedy}")
-        case "lock":
-            return Unavailable(f"{home}.lock cannot be used: {reason}. Make AMUX_HOME writable for amux.")
-        case "held":
-            return Unavailable(f"{home} is held by a process that cannot be killed from here. End it, then try again.")
-        case _:
-            return Unavailable(f"The Guard of {name} ended before it began. {remedy}")
 
 
 def _said(why: Why, code: int | None) -> str:

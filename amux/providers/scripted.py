@@ -75,7 +75,10 @@ class ScriptedConversation:
 
     async def steer(self, turn: TurnId, inputs: tuple[Input, ...]) -> None:
         """As the protocol says; the agent takes it between two steps."""
-        await self._tell("steer", turn, inputs)
+        try:
+            await self._tell("steer", turn, inputs)
+        except Unavailable as why:
+            raise Refused(str(why), key="not_running") from why
 
     async def _tell(self, how: str, turn: TurnId, inputs: tuple[Input, ...], *, note: str = "") -> None:
         ids = tuple(said.id for said in inputs)
@@ -219,7 +222,7 @@ class _ProgramLink:
     async def _listen(self, conversation: ScriptedConversation) -> None:
         async for line in self._lines:
             conversation.take(line)
-        conversation.died((await self._process.kill()).said)
+        conversation.died((await self._process.after_lines()).said)
 
     async def send(self, line: Line) -> None:
         await self._process.send(line)

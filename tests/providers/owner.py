@@ -28,11 +28,12 @@ async def own(home: Path, workspace: Path, lease: float, program: str) -> None:
     tell(f"running {process.pid}")
     speak = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     while not speak.done():
-        tell(f"until {until}")
+        tell(
+            f"until {until}"
+        )  # before it is so: when this process is frozen here, the Guard's deadline is an earlier one
+        process.extend(until)
         await asyncio.wait({speak}, timeout=lease / 3)
-        if not speak.done():
-            until = deadline(lease)
-            process.extend(until)
+        until = deadline(lease)
     try:
         await process.send({"do": "act"})
         tell("sent")

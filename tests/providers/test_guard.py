@@ -1,5 +1,6 @@
 """Nothing acts longer than its owner may: frozen, killed and late owners, killed Guards, agents that leave things behind."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,16 +9,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import pytest
 
 from amux.core.errors import Stale
-from amux.providers import guard
+from amux.providers import guard, process
 from amux.providers.process import End, Why, boottime
 from tests.providers.conftest import World, carriers, eventually, gone, last_tick, status
 
 pytestmark = pytest.mark.crash
 
-LEASE = 1.5
+LEASE = 3.0  # seconds; long enough for a busy machine to renew it in time
 
 # An agent with two tools, as real agents have them: each in a session of its own, one of them a child of a child that
 # has ended. Both write the time, as fast as a file takes it.
@@ -35,6 +37,14 @@ def tool(name):
             time.sleep(0.01)
 tool("child")
 tool("orphan")
+"""
+# One that took care not to be recognised.
+UNMARKED = """
+import os, sys
+if not os.fork():
+    os.setsid()
+    hides = "import os, time; open('unmarked', 'w').write(str(os.getpid())); time.sleep(60)"
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", hides], {})
 """
 STAYS = TOOLS + "sys.stdin.read()\ntime.sleep(60)\n"
 LEAVES = TOOLS + "while not (os.path.exists('child') and os.path.exists('orphan')): time.sleep(0.005)\nsys.exit(7)\n"
@@ -95,7 +105,7 @@ async def test_a_frozen_owners_tools_fall_silent_before_its_lease_ends(world: Wo
 
 async def test_renewals_keep_the_tools_going(world: World, owner: Owner) -> None:
     first = owner.until()
-    await eventually(lambda: last_tick(world.file("child")) > first + LEASE)
+    await eventually(lambda: last_tick(world.file("child")) > first + 0.3)
     assert len(carriers(world.home)) == 3
 
 
@@ -120,12 +130,23 @@ async def test_a_killed_guard_takes_the_agent_along_and_the_next_one_kills_the_r
 
 @pytest.mark.parametrize("harm", [signal.SIGCONT, signal.SIGSTOP], ids=["alive", "frozen"])
 async def test_the_next_guard_of_a_home_kills_the_one_before(world: World, harm: signal.Signals) -> None:
-    first = await world.run(STAYS)
+    first = await world.run(UNMARKED + STAYS)
     await world.written("orphan")
+    unmarked = int(await world.written("unmarked"))
     os.kill(status(first.pid)[1], harm)
     second = await world.run("import time; time.sleep(60)")
     assert carriers(world.home) == [second.pid]
+    assert gone(unmarked)
     assert (await first.wait()).code in {-signal.SIGKILL, None}
+
+
+async def test_a_guard_that_is_stopped_is_killed_with_its_tree(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GUARD_SECONDS", 0.1)
+    agent = await world.run(STAYS)
+    await world.written("orphan")
+    os.kill(status(agent.pid)[1], signal.SIGSTOP)
+    assert (await agent.kill()).why is Why.guard_lost
+    assert quiet(world)
 
 
 async def test_a_late_guard_harms_nobody(world: World) -> None:
@@ -143,25 +164,25 @@ async def test_homes_do_not_meet(world: World) -> None:
 
 
 async def test_what_an_agent_leaves_behind_goes_with_it(world: World) -> None:
-    process = await world.run(LEAVES)
-    assert await process.wait() == End(Why.exited, 7, "ended by itself with code 7")
+    agent = await world.run(LEAVES)
+    assert await agent.wait() == End(Why.exited, 7, "ended by itself with code 7")
     assert quiet(world)
 
 
 async def test_the_deadline_ends_the_tree(world: World) -> None:
-    process = await world.run(STAYS, seconds=0.6)
-    end = await process.wait()
+    agent = await world.run(STAYS, seconds=0.6)
+    end = await agent.wait()
     assert (end.why, end.code) == (Why.deadline, -signal.SIGKILL)
     assert quiet(world)
 
 
 async def test_a_deadline_may_be_moved_on(world: World) -> None:
-    process = await world.run(STAYS, seconds=0.6)
-    process.extend(boottime() + 30)
+    agent = await world.run(STAYS, seconds=0.6)
+    agent.extend(boottime() + 30)
     await eventually(lambda: world.file("child").exists())
     begun = last_tick(world.file("child")) if world.file("child").read_text().count("\n") > 1 else boottime()
     await eventually(lambda: last_tick(world.file("child")) > begun + 1)
-    assert not gone(process.pid)
+    assert not gone(agent.pid)
 
 
 POLITE = """
@@ -173,19 +194,21 @@ time.sleep(60)
 
 
 async def test_an_agent_that_is_asked_may_end_by_itself(world: World) -> None:
-    process = await world.run(POLITE)
-    async for _ in process.lines():
+    agent = await world.run(POLITE)
+    async for _ in agent.lines():
         break
-    end = await process.stop(10)
+    end = await agent.stop(10)
     assert (end.why, end.code) == (Why.stopped, 0)
 
 
 async def test_an_agent_that_does_not_listen_is_killed_after_its_grace(world: World) -> None:
-    process = await world.run(POLITE.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
-    async for _ in process.lines():
+    agent = await world.run(POLITE.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
+    async for _ in agent.lines():
         break
-    process.extend(boottime() + 60)
-    end = await process.stop(0.2)
+    stopping = asyncio.create_task(agent.stop(0.2))
+    await anyio.lowlevel.checkpoint()
+    agent.extend(boottime() + 60)  # a renewal, meanwhile
+    end = await stopping
     assert (end.why, end.code) == (Why.stopped, -signal.SIGKILL)
 
 

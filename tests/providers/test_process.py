@@ -159,8 +159,8 @@ async def test_nothing_of_the_workers_environment_passes_but_a_few_names(
 async def test_the_agent_stands_in_its_workspace_with_a_home_of_its_own(world: World) -> None:
     process = await world.run(
         "import json, os, tempfile\nhome = os.path.expanduser('~')\n"
-        "print(json.dumps([{}] and {'cwd': os.getcwd(), 'home': home, 'tmp': tempfile.gettempdir(), "
-        "'mode': oct(os.stat(home + '/tmp').st_mode)[-3:], 'leader': os.getsid(0) == os.getpid(), "
+        "print(json.dumps({'cwd': os.getcwd(), 'home': home, 'tmp': tempfile.gettempdir(), "
+        "'mode': oct(os.stat(home).st_mode)[-3:], 'leader': os.getsid(0) == os.getpid(), "
         "'open': sorted(map(int, os.listdir('/proc/self/fd')))[:-1]}))"
     )
     assert await everything(process) == [
