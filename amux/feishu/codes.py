@@ -6,7 +6,7 @@ Pure. A code that several endpoints use for several things is not here: the call
 import re
 from dataclasses import dataclass
 
-from amux.core.errors import Refused, Unavailable, Uncertain
+from amux.core.errors import Broken, Refused, Unavailable, Uncertain
 
 LIMITED = 99991400
 TOKEN = frozenset({99991661, 99991663, 99991664, 99991665, 99991668, 99991671})
@@ -40,6 +40,7 @@ _REFUSED = {
     **dict.fromkeys((200860, 230025), "The card is too large for Feishu."),
     **dict.fromkeys((300301, 300302, 300303, 300305, 300310), "Feishu cannot show that card."),
 }
+_OURS = frozenset({230001, 230054, 230055, 9499, 99992402})  # wrong parameters: no other caller makes them right
 _LATER = {
     230020: "Too much was said in that chat within a second.",
     11232: "Feishu is flooded.",
@@ -65,6 +66,8 @@ def error(code: int, said: str, call: str) -> Exception:
     if code in _LATER or code in TOKEN or code == LIMITED:
         why = _LATER.get(code, "Feishu refused the app's token twice.")
         return Unavailable(f"{why} Nothing was done; it is tried again. ({call}: code {code})")
+    if code in _OURS:
+        return Broken(f"{call}: code {code}. Feishu says that we made that call wrongly; nothing was done.")
     return Uncertain(f"{call} answered an unknown code {code}; look it up and add it to amux/feishu/codes.py.")
 
 

@@ -115,7 +115,8 @@ class OpenApi:
     ) -> Answer:
         """One call, made once. A code among `expects` is an answer, too.
 
-        Raises Refused when a person can mend it, Unavailable when nothing happened, Uncertain when it may have."""
+        Raises Refused when a person can mend it, Unavailable when nothing happened, Uncertain when it may have, and
+        Broken when Feishu finds the call itself wrong."""
         token = await self._fresh_token()
         answer = await self._send(method, path, body=body, query=query, token=token)
         if answer.code in codes.TOKEN:  # refused before it was looked at, so a second time is the first
