@@ -22,7 +22,7 @@ class Host:
 
     rt: Runtime
     target: str
-    _owners: dict[SessionKey, Owner] = field(default_factory=dict)
+    owners: dict[SessionKey, Owner] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _draining: bool = False
     _empty: asyncio.Event = field(default_factory=asyncio.Event)
@@ -34,31 +34,31 @@ class Host:
 
     async def drive(self, session: SessionKey) -> None:
         """Own this Session until it rests; return at once when that is not ours to do."""
-        if self._draining or session in self._owners:
+        if self._draining or session in self.owners:
             return
         mine: list[Owner] = []
 
         def register(owner: Owner) -> None:
             mine.append(owner)
-            self._owners[session] = owner
+            self.owners[session] = owner
 
         try:
             await own(session, self.rt, register)
         except (Unavailable, Refused) as why:  # the sweep knocks again
             log.warning("not_owned", session=session, why=str(why))
         finally:
-            if mine and self._owners.get(session) is mine[0]:
-                del self._owners[session]
-            if not self._owners:
+            if mine and self.owners.get(session) is mine[0]:
+                del self.owners[session]
+            if not self.owners:
                 self._empty.set()
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more, let Turns end within so many seconds; what is left is the sweep's and recovery's."""
         self._draining = True
-        for owner in tuple(self._owners.values()):
+        for owner in tuple(self.owners.values()):
             owner.hurry()
         self._empty.clear()
-        if self._owners:
+        if self.owners:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._empty.wait()
@@ -74,7 +74,7 @@ class Host:
         while True:
             await asyncio.sleep(self.rt.pace.lease / 3)
             idle = sorted(
-                (o for o in self._owners.values() if o.idle_since is not None), key=lambda o: o.idle_since or 0
+                (o for o in self.owners.values() if o.idle_since is not None), key=lambda o: o.idle_since or 0
             )
             if idle:
                 for owner in idle[: await self.rt.waker.waiting(self.target)]:

@@ -3,6 +3,7 @@
 It holds the right to try (Lease), to write (Fence) and to act (Guard), and stops quietly when it has lost any. Its
 memory may go at any instant: what counts is in the journal and in the Timeline."""
 
+import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -158,7 +159,8 @@ class Owner:
                 log.info("turn_finished", session=str(self.opened.session.ref), turn=event.turn, outcome=event.outcome)
                 failpoints.hit("after_finish")
         if shown:
-            await self.rt.waker.deliver(self.session)
+            with contextlib.suppress(Unavailable):  # the sweep finds what is owed
+                await self.rt.waker.deliver(self.session)
 
     # -- what reaches it ----------------------------------------------------------------------------------------------
 
@@ -182,12 +184,10 @@ class Owner:
         if self._look:
             self._look = False
             said += await self.rt.inputs.unaccepted(self.session)
-        try:
+        with contextlib.suppress(Unavailable):  # the renewal that reaches Postgres instead makes us look in the journal
             for entry in await self.rt.inbox.read(self.session, self.cursor):
                 self.cursor = entry.entry
                 said.append(entry.said)
-        except Unavailable:  # the renewal that reaches Postgres instead makes us look in the journal
-            pass
         return self._fresh(said)
 
     def _fresh(self, said: Iterable[Said]) -> tuple[Said, ...]:
@@ -211,11 +211,12 @@ class Owner:
     async def _rested(self) -> bool:
         """Whether it has let go: nothing is left to do, it has lingered, and the Inbox is drained."""
         now = self.rt.clock.monotonic()
-        if not self.scratch.at_rest(self.state) or self._mailbox.waiting():
+        if not self.scratch.at_rest(self.state):
             self.idle_since = None
             return False
         self.idle_since = self.idle_since if self.idle_since is not None else now
-        if now < self.idle_since + self.rt.pace.linger and not self.hurried:
+        lingers = now < self.idle_since + self.rt.pace.linger and not self.hurried
+        if lingers or self._mailbox.waiting():
             return False
         return await self._let_go()
 

@@ -247,6 +247,9 @@ class Heart(RuleBasedStateMachine):
             if not self._settle_something():
                 break
         check_story(self.log)
+        meant = {x.turn for x in self.journal.values() if isinstance(x, Interrupt)}
+        stopped = {x.turn for x in self.log if isinstance(x, e.InterruptRequested)}
+        assert stopped <= meant, "a late stop touches no later Turn (H39)"
         check_fates(self.log, self.journal, self.taken)
         check_notes(self.log, self.notes, self.shown)
 
