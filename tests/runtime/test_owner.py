@@ -147,7 +147,9 @@ async def test_an_idle_owner_lets_go_and_the_next_message_resumes(house: House, 
     house.agent.opened[0].finish()
     await until(lambda: finished(house, running))
     await until(lambda: house.owner(running).idle_since is not None)
-    house.world.clock.advance(LINGER)
+    for _ in range(6):
+        house.world.clock.advance(LINGER / 6)
+        await house.renew("w1")
     await until(lambda: house.world.rows[running].session.owner is None)
     assert house.agent.opened[0].closed
     assert house.world.streams.get(running) in (None, [])
