@@ -130,6 +130,10 @@ def check(text: str) -> Json:
     return card
 
 
+def wants_streaming(card: Json) -> bool:
+    return card.get("config", {}).get("streaming_mode") is True
+
+
 def elements(card: Json) -> Iterator[Json]:
     """Every element of a card, containers before what they hold."""
     stack = list(reversed(card.get("body", {}).get("elements", [])))

@@ -95,9 +95,9 @@ def _show(world: World, message: Message, answer: ClickAnswer) -> ClickAnswer:
     except BadCard:
         return ClickAnswer(BAD_CARD)
     entity = world.entities.get(message.entity) if message.entity else None
-    if entity is not None and entity.streaming_since_ms is not None:
+    if entity is not None and world.streams(entity):
         return replace(answer, card=None)
     if entity is not None:
-        world.entities[entity.id] = replace(entity, card=answer.card)
+        world.entities[entity.id] = replace(entity, card=answer.card, streaming_since_ms=None)
     world.revise(message.id, text, Via.clicked)
     return answer

@@ -6,16 +6,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from socket import SO_REUSEADDR, SOL_SOCKET
+from socket import AF_INET, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET
 from socket import socket as Socket  # noqa: N812  a type here, as its name should say
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
+from amux.sandbox import cardkit, reading, sending
 from amux.sandbox.gateway import Gateway
 from amux.sandbox.pace import FEISHU_LIMITS, FEISHU_PACE, Limits, Pace
 from amux.sandbox.records import AppId, Bot, Chat, ChatMode, Hears, Person, PersonId, chat_id
+from amux.sandbox.rest import Rest
 from amux.sandbox.world import World
 
 USER_A, USER_B, USER_C = PersonId("user_a"), PersonId("user_b"), PersonId("user_c")
@@ -26,7 +28,8 @@ PAYMENTS, OPS = chat_id("payments-api"), chat_id("ops-room")
 
 def routes(world: World) -> list[BaseRoute]:
     """All that lark-oapi may ask for, from the root of whatever host it is given as its domain."""
-    return Gateway(world).routes()
+    table = {**reading.TABLE, **sending.TABLE, **cardkit.TABLE}
+    return [*Gateway(world).routes(), *Rest(world, table).routes()]
 
 
 def platform(world: World) -> Starlette:
@@ -80,7 +83,7 @@ class _Server(uvicorn.Server):
 async def serving(app: Starlette, *, port: int = 0) -> AsyncIterator[str]:
     """Serve an app on loopback, on this event loop, and answer its address, `http://127.0.0.1:PORT`; port 0 takes a
     free one. Ends the app's lifespan, open connections too, on leaving. Raises OSError when the port is taken."""
-    socket = Socket()
+    socket = Socket(AF_INET, SOCK_STREAM, IPPROTO_TCP)  # named in full: asyncio sends at once on such a socket only
     with socket:
         socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         socket.bind(("127.0.0.1", port))

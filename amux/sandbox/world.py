@@ -65,6 +65,7 @@ class World:
         self.messages: dict[MessageId, Message] = {}
         self.topics: dict[ThreadId, Topic] = {}
         self.entities: dict[CardId, Entity] = {}
+        self.sends: dict[tuple[AppId, str], MessageId] = {}
         self.pace, self.limits = pace, limits
         self.clock = Clock()
         self.meter = Meter(self.clock)
@@ -201,6 +202,17 @@ class World:
         """A message is recalled; it stays on record."""
         self.messages[message] = replace(self.messages[message], recalled_ms=self.clock.now_ms())
         self._note(ChangeKind.message_recalled, self.messages[message])
+
+    def streams(self, entity: Entity) -> bool:
+        """Whether this card streams now: it stops by itself, ten minutes after it was last switched on."""
+        since = entity.streaming_since_ms
+        return since is not None and self.clock.now_ms() - since < self.pace.streaming_seconds * 1000
+
+    def end_streaming(self) -> None:
+        """Let every card that streams stop by itself now, as it does after ten minutes."""
+        for entity in list(self.entities.values()):
+            if entity.streaming_since_ms is not None:
+                self.entities[entity.id] = replace(entity, streaming_since_ms=0)
 
     def thread_of(self, message: MessageId) -> ThreadId:
         """The topic a message stands in; made, with the message as its root, where it stands in none."""
