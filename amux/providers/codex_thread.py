@@ -82,7 +82,7 @@ class Thread:
             await over.wait()
         current = self._turn = Turn(turn, asyncio.get_running_loop().create_future(), before=self._total)
         held = current.tell(prompt.inputs[0].id)
-        self._before = strays.below(self.pid)
+        self._before = strays.below(self._process)
         native = None
         try:
             answer = await self._ask("turn/start", **codex_items.message(prompt.inputs, prompt.note))
@@ -136,7 +136,7 @@ class Thread:
         try:
             async with asyncio.timeout(self._patience.stop):
                 await self._ask("thread/backgroundTerminals/clean")
-                await strays.end(self.pid, known=self._before, spared=HELPERS)
+                await strays.end(self._process, known=self._before, spared=HELPERS)
         except Unavailable:  # it is dead, and so are its tools
             return
         except (Rejected, Uncertain, TimeoutError):

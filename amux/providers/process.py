@@ -79,6 +79,7 @@ class Process:
         assert popen.stderr is not None
         self.name = name
         self.pid = 0  # the agent's own, not its Guard's
+        self.guard_pid = popen.pid
         self._popen, self._control, self._limits = popen, control, limits
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[str] = self._loop.create_future()

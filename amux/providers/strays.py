@@ -9,22 +9,19 @@ import signal
 from pathlib import Path
 
 from amux.providers import guard
+from amux.providers.process import Process
 
 PAUSE_SECONDS = 0.01
 
 
-def below(agent: int) -> frozenset[int]:
-    """Every process below the Guard of that agent, the agent itself left out. Empty when it is gone."""
+def below(agent: Process) -> frozenset[int]:
+    """Every process below the agent's Guard, the agent itself left out. Empty when they are gone."""
     if not guard.LINUX:
         return frozenset()
-    try:
-        words = Path(f"/proc/{agent}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return frozenset()
-    return frozenset(pid for pid in guard.descendants(int(words[1])) if pid != agent and _lives(pid))
+    return frozenset(pid for pid in guard.descendants(agent.guard_pid) if pid != agent.pid and _lives(pid))
 
 
-async def end(agent: int, *, known: frozenset[int], spared: frozenset[str]) -> None:
+async def end(agent: Process, *, known: frozenset[int], spared: frozenset[str]) -> None:
     """Kill what was not `known` before, but for programs whose names are `spared`, until nothing of it is left.
 
     The caller sets the deadline: a process that forks faster than it is killed has none."""

@@ -10,7 +10,7 @@ from secrets import token_hex
 
 import msgspec
 
-from amux.sandbox.replies import Call, Fail, Heard, Part, Say, Shell, Think, pieces
+from amux.sandbox.replies import Ask, Call, Fail, Heard, Part, Say, Shell, Think, pieces
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -121,7 +121,7 @@ class Voice:
                 ]
                 empty: dict[str, object] = {"type": "thinking", "thinking": "", "signature": ""}
                 yield from self._block(empty, deltas, {**empty, "thinking": text, "signature": "loopback"})
-            case Shell(command):
+            case Shell(command) | Ask(command):
                 yield from self._tool("Bash", {"command": command, "description": "Run a command"})
             case Call(name, arguments):
                 yield from self._tool(name, arguments)

@@ -6,11 +6,11 @@ that a test can ask how often a model was told something. It checks no key and k
 
 import asyncio
 import json
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from fnmatch import fnmatch
-from socket import socket as Socket
 from typing import Protocol
 
 import msgspec
@@ -208,7 +208,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.listening = asyncio.Event()
 
-    async def startup(self, sockets: list[Socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
 
@@ -219,11 +219,11 @@ async def serving(models: Models, *, port: int = 0) -> AsyncIterator[str]:
     config = uvicorn.Config(
         models.app, "127.0.0.1", port, log_level="critical", lifespan="off", timeout_graceful_shutdown=0
     )
-    server, socket = _Server(config), config.bind_socket()
-    running = asyncio.ensure_future(server.serve([socket]))
+    server, bound = _Server(config), config.bind_socket()
+    running = asyncio.ensure_future(server.serve([bound]))
     await server.listening.wait()
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         server.should_exit = server.force_exit = True
         await running

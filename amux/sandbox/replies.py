@@ -1,10 +1,13 @@
 """What the loopback models say: the parts of a reply, scripts of a test, and the answer when there is no script.
 
-Pure: it opens no socket and waits for nothing; `models` plays what is decided here. A prompt may carry a small language of
-its own, one directive a line (`!say hello`, `!stream 40`, `!tool ls`, `!sleep 2`, `!hang`, `!fail`, `!drop`); a prompt
-without one gets a paced answer around one harmless shell command."""
+Pure: it opens no socket and waits for nothing; `models` plays what is decided here. A prompt may be a script, in the words
+of the built-in agent, one a line; any other prompt gets a paced answer around one harmless shell command.
+
+  !say TEXT   !think TEXT   !stream COUNT x SECONDS   !tool COMMAND   !ask COMMAND   !clock FILE   !sleep SECONDS
+  !hang   !silent   !fail REASON   !die, of the agent   !drop, of the connection to the model"""
 
 import re
+import shlex
 from asyncio import Event
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +32,13 @@ class Think:
 @dataclass(frozen=True, slots=True)
 class Shell:
     """A call of the agent's shell tool, by the name that its API gives it."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The same, for a command that wants a person's permission, where the agent asks for any."""
 
     command: str
 
@@ -74,7 +84,7 @@ class Hang:
     """No more, ever: without headers when it is the first part, a silent open stream later."""
 
 
-Part = Say | Think | Shell | Call | Pause | Hold | Fail | Drop | Hang
+Part = Say | Think | Shell | Ask | Call | Pause | Hold | Fail | Drop | Hang
 Reply = tuple[Part, ...]
 
 
@@ -114,8 +124,11 @@ class Script:
 
 
 CHUNK = 12  # characters: also text without spaces streams in pieces
-PACE = 0.05  # seconds a word of `!stream`
-DIRECTIVE = re.compile(r"^[ \t]*!(say|stream|tool|sleep|hang|fail|drop)\b[ \t]*(.*)$", re.MULTILINE)
+WORDS = "say|think|stream|tool|ask|clock|sleep|hang|silent|fail|die|drop"
+DIRECTIVE = re.compile(rf"^[ \t]*!({WORDS})\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+CLOCK = (
+    "while :; do cut -d' ' -f1 /proc/uptime >> {file}; sleep 0.02; done"  # seconds since the boot, until it is killed
+)
 QUOTED = 400  # characters of the prompt that an answer repeats
 
 
@@ -140,7 +153,7 @@ def _stages(parts: Iterable[Part]) -> Iterator[Reply]:
     stage: list[Part] = []
     for part in parts:
         stage.append(part)
-        if isinstance(part, Shell):
+        if isinstance(part, Shell | Ask):
             yield tuple(stage)
             stage = []
     yield tuple(stage) or (Say("Done."),)
@@ -148,22 +161,40 @@ def _stages(parts: Iterable[Part]) -> Iterator[Reply]:
 
 def _directed(text: str) -> Iterator[Part]:
     for word, rest in DIRECTIVE.findall(text):
-        match word:
-            case "say":
-                yield Say(rest)
-            case "stream":
-                count = int(rest) if rest.strip().isdecimal() else 20
-                yield Say(" ".join(f"word{n}" for n in range(1, count + 1)), seconds=count * PACE)
-            case "tool":
-                yield Shell(rest or "true")
-            case "sleep":
-                yield Pause(float(rest) if re.fullmatch(r"\d+(\.\d+)?\s*", rest) else 1.0)
-            case "hang":
-                yield Hang()
-            case "fail":
-                yield Fail(400, rest or "the prompt told the loopback model to fail")
-            case _:
-                yield Drop()
+        yield _part(word, rest)
+
+
+def _part(word: str, rest: str) -> Part:  # noqa: PLR0911 - one line a word
+    match word:
+        case "say":
+            return Say(rest)
+        case "think":
+            return Think(rest)
+        case "stream":
+            count, _, seconds = rest.partition("x")
+            pieces = max(1, int(_number(count, 20)))
+            return Say(" ".join(f"word{n}" for n in range(1, pieces + 1)), seconds=pieces * _number(seconds, 0.05))
+        case "tool":
+            return Shell(rest or "true")
+        case "ask":
+            return Ask(f"echo {shlex.quote(rest)}")
+        case "clock":
+            return Shell(CLOCK.format(file=shlex.quote(rest or "clock")))
+        case "sleep":
+            return Pause(_number(rest, 1.0))
+        case "fail":
+            return Fail(400, rest or "the prompt told the loopback model to fail")
+        case "die":
+            return Shell("kill -9 $PPID")
+        case "drop":
+            return Drop()
+        case _:
+            return Hang()
+
+
+def _number(text: str, otherwise: float) -> float:
+    found = re.match(r"\s*(\d+(?:\.\d+)?)", text)
+    return float(found[1]) if found else otherwise
 
 
 def _plain(asked: tuple[str, ...], seconds: float) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from secrets import token_hex
 
 import msgspec
 
-from amux.sandbox.replies import Call, Fail, Heard, Part, Say, Shell, Think, pieces
+from amux.sandbox.replies import Ask, Call, Fail, Heard, Part, Say, Shell, Think, pieces
 
 PATH = "/v1/responses"
 USAGE = {
@@ -110,6 +110,9 @@ class Voice:
                 yield self._done({**item, "summary": [told]})
             case Shell(command):
                 yield self._done(_call("exec_command", {"cmd": command}, ""))
+            case Ask(command):
+                outside = {"sandbox_permissions": "require_escalated", "justification": "it was asked for"}
+                yield self._done(_call("exec_command", {"cmd": command, **outside}, ""))
             case Call(name, arguments, namespace):
                 yield self._done(_call(name, arguments, namespace))
             case Fail(_, message):

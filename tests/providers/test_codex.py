@@ -44,7 +44,7 @@ from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import Patience
 from amux.providers.process import boottime
 from amux.sandbox.models import Models, serving
-from amux.sandbox.replies import Call, Fail, Hang, Hold, Say, Shell
+from amux.sandbox.replies import Ask, Call, Fail, Hang, Hold, Say, Shell
 from tests.providers.conftest import carriers, eventually
 
 pytestmark = pytest.mark.agent
@@ -318,17 +318,17 @@ async def test_closing_leaves_nothing_and_tells_nothing(room: Room) -> None:
     assert (carriers(room.home), room.events[before:]) == ([], [])
 
 
-ESCALATED = {"cmd": "echo outside > outside.txt; echo did it", "sandbox_permissions": "require_escalated"}
+OUTSIDE = "echo outside > outside.txt; echo did it"
 
 
 @pytest.mark.parametrize(("verdict", "done"), [(Verdict.allow, True), (Verdict.always, True), (Verdict.deny, False)])
 async def test_a_question_waits_for_its_answer(room: Room, verdict: Verdict, done: bool) -> None:
     asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
-    room.models.script("ASK", (Call("exec_command", {**ESCALATED, "justification": "because"}),), (Say("thanks"),))
+    room.models.script("ASK", (Ask(OUTSIDE),), (Say("thanks"),))
     thread = await room.open(launch=asking)
     await room.start(thread, 1, "ASK")
     asked = await room.until(PermissionAsked)
-    assert (asked.turn, asked.title, asked.detail) == (TurnId(1), ESCALATED["cmd"], "because")
+    assert (asked.turn, asked.title, asked.detail) == (TurnId(1), OUTSIDE, "it was asked for")
     assert not (room.workspace / "outside.txt").exists()
     await thread.answer(asked.request, verdict)
     await thread.answer(asked.request, Verdict.allow)  # the first one counted
@@ -338,7 +338,7 @@ async def test_a_question_waits_for_its_answer(room: Room, verdict: Verdict, don
 
 async def test_an_interrupt_ends_an_open_question(room: Room) -> None:
     asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
-    room.models.script("ASK", (Call("exec_command", {**ESCALATED, "justification": "because"}),))
+    room.models.script("ASK", (Ask(OUTSIDE),))
     thread = await room.open(launch=asking)
     await room.start(thread, 1, "ASK")
     asked = await room.until(PermissionAsked)
