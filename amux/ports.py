@@ -2,7 +2,7 @@
 
 Adapters translate every foreign error into the five families at once. None of them decides anything."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -259,7 +259,7 @@ class Waker(Protocol):
 class Nudges(Protocol):
     """ "The Timeline grew", with what grew. At most once; readers mend gaps from Postgres by seq."""
 
-    def follow(self, session: SessionKey) -> AsyncIterator[Sequence[Recorded]]:
+    def follow(self, session: SessionKey) -> AsyncGenerator[Sequence[Recorded], None]:
         """What is appended from now on. First an empty sequence as soon as it listens, and one after each silence: a
         reader then looks for itself."""
 
@@ -325,14 +325,15 @@ class Cards(Protocol):
 
 
 class Messenger(Protocol):
-    """Feishu's outgoing side. uuid and sequence come from the card row, so every call may be repeated."""
+    """Feishu's outgoing side. uuid and sequence come from the card row, so every call may be repeated.
+
+    All raise Refused when it can never be done, Unavailable or Uncertain when it may be tried again."""
 
     async def make_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
-        """Make the card entity, which nobody sees yet; answer the row with its card id, to be saved before it is sent:
-        a repeated send shows the entity of the first one, so a row that knew another would be changed unseen."""
+        """Make the card entity, which nobody sees yet; answer the row with its id, to be saved before it is sent."""
 
     async def send_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
-        """Show it as a reply in the row's place; answer the row with its message id, and the thread that it opened."""
+        """Send it as a reply into the row's place; answer the row with its message id, and the topic it stands in."""
 
     async def update_card(self, row: CardRow, card: Mapping[str, object], *, sequence: int) -> None:
         """Replace the card. A refused sequence means a newer state is there already, and counts as done (H12)."""

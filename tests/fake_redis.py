@@ -1,7 +1,7 @@
 """The ports that Redis and Celery serve, over `World`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from amux.core.ids import SessionKey
@@ -154,7 +154,7 @@ class FakeNudges:
 
     world: World
 
-    async def follow(self, session: SessionKey) -> AsyncIterator[Sequence[Recorded]]:
+    async def follow(self, session: SessionKey) -> AsyncGenerator[Sequence[Recorded], None]:
         queue: asyncio.Queue[Sequence[Recorded]] = asyncio.Queue()
         queues = self.world.followers.setdefault(session, [])
         queues.append(queue)

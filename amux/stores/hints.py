@@ -8,7 +8,7 @@ import base64
 import json
 import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import uuid4
@@ -118,7 +118,7 @@ class RedisNudges:
         self._unsent += 1
         self._redis.publish(_live_channel(session), nudge(first, at, events)).add_done_callback(self._sent)
 
-    async def follow(self, session: SessionKey) -> AsyncIterator[Sequence[Recorded]]:
+    async def follow(self, session: SessionKey) -> AsyncGenerator[Sequence[Recorded], None]:
         channel, reader = _live_channel(session), Reader()
         if self._subscription is None:
             self._subscription = self._redis.subscription(self._heard, self._listening)

@@ -1,0 +1,186 @@
+"""One Session's Timeline to its cards, each where its Turn belongs (B11). Alone on its Session by a fence of its own.
+
+A card's row is written before the card is sent, with a uuid that never changes, and its sequence comes from the
+Timeline's position: so a crash between send and save makes no second card, and an older state never lands last."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from amux.core.errors import Refused, Stale, Unavailable, Uncertain
+from amux.core.ids import InputId, RequestId, Seq, SessionKey, TurnId
+from amux.core.inputs import Place
+from amux.core.view import AskView, Board, Fate, ReceiptView, TurnView
+from amux.ports import Bindings, CardRow, Cards, Delivery, Messenger, Waker
+from amux.runtime import failpoints
+from amux.runtime.attach import Attach
+
+log = structlog.stdlib.get_logger()
+
+STEPS = 64  # sequences of one event; the last step is the final state sent once more
+INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
+AT_WORK = 15.0  # seconds for which a sign of life counts
+UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
+FINAL = "final"
+DEAD = "dead"  # Feishu will never take it; said once in the log
+
+
+View = TurnView | ReceiptView | AskView
+
+Render = Callable[[View, str], Sequence[Mapping[str, object]]]
+"""The cards of one view under that nonce: pure; the first stands for it, the others carry what is too long for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """What every deliverer of this process shares."""
+
+    attach: Attach
+    cards: Cards
+    bindings: Bindings
+    waker: Waker
+    messenger: Messenger
+    render: Render
+
+    async def deliver(self, session: SessionKey) -> None:
+        """Show this Session until everything is shown. Another that took over ends it quietly."""
+        await self.waker.delivering(session, seconds=AT_WORK)
+        try:
+            delivery = await self.cards.take(session)
+            rows = {row.slot: row for row in await self.cards.rows(session)}
+            await Deliverer(self, delivery, rows).run()
+        except Stale:
+            log.info("deliverer_stale", session=session)
+        except (Unavailable, Uncertain) as why:  # the sweep asks again
+            log.warning("not_delivered", session=session, why=str(why))
+        finally:
+            await self.waker.delivering(session, seconds=0)
+
+
+@dataclass(slots=True)
+class Deliverer:
+    """One tenure."""
+
+    house: Deliver
+    delivery: Delivery
+    rows: dict[str, CardRow]
+    board: Board = field(default_factory=Board)
+    position: Seq = field(init=False)
+    _shown: dict[str, tuple[str, float]] = field(default_factory=dict)  # slot: its grade, and when it was sent
+    _alive: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.position = self.delivery.position
+
+    async def run(self) -> None:
+        """Follow the Timeline from where everything was shown, until everything is shown again."""
+        async with contextlib.aclosing(self.house.attach.follow(self.delivery.session, self.position)) as grown:
+            async for recorded in grown:
+                for one in recorded:
+                    self.board.apply(one.seq, one.at, one.event)
+                    self.position = one.seq
+                await self._sign_of_life()
+                await self._show()
+                if self.board.settled() and not self.board.changed:
+                    await self.house.cards.advance(self.delivery, self.position, done=True)
+                    return
+
+    async def _sign_of_life(self) -> None:
+        now = time.monotonic()
+        if now - self._alive > AT_WORK / 3:
+            self._alive = now
+            await self.house.waker.delivering(self.delivery.session, seconds=AT_WORK)
+
+    async def _show(self) -> None:
+        for slot in sorted(self.board.changed):
+            view, grade, final = self._view(slot)
+            if view is None or view.place is None:
+                self.board.changed.discard(slot)
+            elif self._due(slot, grade):
+                await self._show_view(slot, view, view.place, FINAL if final else "shown")
+                self.board.changed.discard(slot)
+                self._shown[slot] = grade, time.monotonic()
+
+    def _view(self, slot: str) -> tuple[View | None, str, bool]:
+        """What that slot shows, its grade (people must see a new one at once), and whether it will not change again."""
+        kind, _, name = slot.partition(":")
+        if kind == "turn":
+            turn = self.board.turns[TurnId(int(name))]
+            return turn, f"{turn.finished and turn.finished.outcome}{turn.stopping}{turn.asking}", bool(turn.finished)
+        if kind == "ask":
+            ask = self.board.asks[RequestId(name)]
+            return ask, f"{ask.how}", ask.how is not None
+        receipt = self.board.receipts[InputId(name)]
+        if receipt.fate is Fate.started and slot not in self.rows:
+            return None, "", True  # it never had to wait in anybody's sight
+        return receipt, f"{receipt.fate}{receipt.ahead}", receipt.fate is not Fate.waiting
+
+    def _due(self, slot: str, grade: str) -> bool:
+        """At once when its state changed, else at most once an interval."""
+        shown, at = self._shown.get(slot, ("", 0.0))
+        return grade != shown or time.monotonic() - at >= INTERVAL
+
+    # -- one view's messages ------------------------------------------------------------------------------------------
+
+    async def _show_view(self, slot: str, view: View, place: Place, state: str) -> None:
+        """Its card; and, when it is too long for one, further ones that carry the rest."""
+        sequence = STEPS * (view.seq - view.first) + 1
+        first = await self._row(slot, view, place)
+        for number, card in enumerate(self.house.render(view, first.nonce), start=1):
+            row = first if number == 1 else await self._row(f"{slot}:{number}", view, place)
+            if row.state != DEAD and row.sequence < sequence:
+                await self._show_card(row, card, replace(row, sequence=sequence, state=state))
+
+    async def _row(self, slot: str, view: View, place: Place) -> CardRow:
+        """The row comes first: what is sent without one could be sent twice."""
+        if known := self.rows.get(slot):
+            return known
+        row = CardRow(
+            session=self.delivery.session,
+            slot=slot,
+            turn=view.turn,
+            place=place,
+            reply_to=view.reply_to.rpartition(":")[2],
+            uuid=secrets.token_hex(16),
+            nonce=secrets.token_hex(8),
+            made_at=time.time(),
+        )
+        self.rows[slot] = await self.house.cards.make(self.delivery, row)
+        failpoints.hit("after_card_row")
+        return self.rows[slot]
+
+    async def _show_card(self, row: CardRow, card: Mapping[str, object], after: CardRow) -> None:
+        try:
+            if row.message_id is None:
+                row = await self._send(row, card)
+            if row.card_id is None or row.sequence < after.sequence:
+                await self.house.messenger.update_card(row, card, sequence=after.sequence)
+            row = replace(row, sequence=after.sequence, state=after.state)
+        except Refused as why:
+            log.warning("card_refused", session=row.session, slot=row.slot, why=str(why))
+            row = replace(row, state=DEAD)
+        await self._save(row)
+
+    async def _send(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
+        """The first send; after a crash the same send again, or, when its uuid is too old, a look for it (H13)."""
+        messenger = self.house.messenger
+        if time.time() - row.made_at > UUID_HOUR:
+            claimed = [r.message_id for r in self.rows.values() if r.message_id]
+            if found := await messenger.find_sent(row, claimed=claimed):
+                return await self._save(replace(found, place=row.place))
+        if row.card_id is None:
+            row = await self._save(await messenger.make_card(row, card))
+        sent = await messenger.send_card(row, card)
+        failpoints.hit("after_send")
+        if sent.place.thread:
+            await self.house.bindings.alias(sent.place.binding, sent.place.thread)
+        return await self._save(replace(sent, place=row.place))
+
+    async def _save(self, row: CardRow) -> CardRow:
+        await self.house.cards.sent(self.delivery, row)
+        self.rows[row.slot] = row
+        return row
