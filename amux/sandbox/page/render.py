@@ -22,6 +22,12 @@ STATIC = {
     for name in ("tokens.css", "amux.css", "feishu.css", "sandbox.css", "page.js", "mark.svg")
 }
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
+TRIES = (
+    ("try_ask", ""),
+    ("try_permission", "\n!tool run the tests\n!ask git push origin fix/upload-retry"),
+    ("try_long", "\n!tool start the suite\n!sleep 60\n!say Twenty runs, all green."),
+)
+"What a newcomer may click: phrases, and the steps by which the built-in agent is told to ask or to take its time."
 LOCALES = {"en": "en_us", "zh": "zh_cn"}
 SLOT = re.compile(r"\{(\w+)\}")
 
@@ -86,7 +92,9 @@ def page(shown: Page) -> str:
     values = {name: getattr(shown, name) for name in ("people", "messages", "title", "note", "start", "mention")}
     stream = shown.here.url("/sandbox/stream", **{"from": shown.position})
     fate = shown.here.url("/sandbox/fate")
-    return _fill("page.html", shown.here, me=me, rows=shown.rows, stream=stream, fate_url=fate, fate=None, **values)
+    return _fill(
+        "page.html", shown.here, me=me, rows=shown.rows, stream=stream, fate_url=fate, fate=None, tries=TRIES, **values
+    )
 
 
 def message(here: Here, said: Said) -> str:

@@ -136,27 +136,25 @@ class Site:
 
     def _shown(self, reader: Reader, spot: Spot) -> render.Page:
         world, chat = self._world, self._world.chats[spot.chat]
-        in_topics, private = chat.mode is ChatMode.topics, chat.mode is ChatMode.private
-        word = render.word
+        word, new = render.word, chat.mode is ChatMode.topics and spot.topic is None
         names = [world.people[p].name for p in sorted(chat.members)] + [world.bots[b].name for b in sorted(chat.bots)]
-        about = [chat.name, word(reader.lang, "topic")] if in_topics else []
+        about = [chat.name, word(reader.lang, "topic")] if new or spot.topic else []
         messages = view.messages(world, spot)
         return render.Page(
             here=stream.here(world, reader, spot),
             people=view.people(world, self._uninvited),
             rows=view.rows(world, reader.person),
             messages=messages,
-            title=word(reader.lang, "new_topic") if in_topics and spot.topic is None else view.title(world, spot),
+            title=word(reader.lang, "new_topic") if new else view.title(world, spot),
             note=" · ".join([*about, ", ".join(names)]),
             start=not messages,
-            mention=not private,
+            mention=chat.mode is not ChatMode.private,
             position=f"{self._boot}-{world.log.head}",
         )
 
     def _spot_of(self, message: MessageId) -> Spot:
         said = self._world.message(message)
-        in_topics = self._world.chats[said.chat].mode is ChatMode.topics
-        return Spot(said.chat, said.thread if in_topics else None)
+        return Spot(said.chat, said.thread)
 
     def _answer(self, request: Request, reader: Reader, spot: Spot, said: dict[str, str]) -> Response:
         here = stream.here(self._world, reader, spot)

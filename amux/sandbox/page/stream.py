@@ -15,6 +15,8 @@ GATHER_SECONDS = 0.08
 "Changes that come this close together are drawn once: a card that streams is drawn some ten times a second."
 
 CONNECTION = {ChangeKind.connected, ChangeKind.disconnected}
+WRITTEN = {ChangeKind.message_sent, ChangeKind.message_revised, ChangeKind.message_recalled, ChangeKind.topic_opened}
+SEEN = WRITTEN | {ChangeKind.push_acknowledged}
 
 
 def here(world: World, reader: Reader, spot: Spot) -> render.Here:
@@ -55,7 +57,7 @@ def patches(world: World, news: Sequence[Change], *, reader: Reader, spot: Spot)
     now = here(world, reader, spot)
     if any(change.kind in CONNECTION for change in news):
         yield "bot", render.bot(now)
-    if any(change.message for change in news):
+    if any(change.kind in WRITTEN for change in news):
         yield "chats", render.chats(now, view.rows(world, reader.person))
     touched = set(_touched(world, news, spot))
     if not touched:
@@ -74,7 +76,7 @@ def _touched(world: World, news: Sequence[Change], spot: Spot) -> Iterator[str]:
             yield f"refused-{change.seq}"
         elif change.kind in CONNECTION:
             yield from (said.id for said in view.messages(world, spot) if not said.card and not said.refused)
-        elif change.message and view.contains(world, spot, change.message):
+        elif change.kind in SEEN and change.message and view.contains(world, spot, change.message):
             yield change.message
             if answered := world.messages[change.message].answers:
                 yield answered

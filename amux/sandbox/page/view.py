@@ -12,6 +12,8 @@ from amux.sandbox.world import World
 
 NEWEST = 200
 TITLE = 60
+BAD_CARDS = {230025, 230099, 11310, 200621, 200860, 200861, 300301, 300302, 300303, 300305}
+"The refusals that are about what a card says; a rate limit or a late sequence shows a person nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,7 @@ def settle(world: World, person: str, chat: str, topic: str) -> tuple[PersonId, 
     found = world.topics.get(ThreadId(topic))
     if topic == "" and asked is None:
         found = next((t for t in reversed(world.topics.values()) if t.chat == place.id), None)
-    in_topics = place.mode is ChatMode.topics and found is not None and found.chat == place.id
-    return who, Spot(place.id, found.id if found and in_topics else None)
+    return who, Spot(place.id, found.id if found and found.chat == place.id else None)
 
 
 def people(world: World, uninvited: Collection[PersonId]) -> tuple[Who, ...]:
@@ -117,14 +118,13 @@ def rows(world: World, person: PersonId) -> tuple[Row, ...]:
 
 
 def _rows_of(world: World, chat: Chat) -> Iterator[Row]:
-    notes = {ChatMode.topics: "bound_topic", ChatMode.group: "bound_group", ChatMode.private: "bound_private"}
+    notes = {ChatMode.topics: "bound_topic", ChatMode.group: "bound_mention", ChatMode.private: "bound_private"}
     bot = bot_of(world, chat)
     who = _bot(bot) if chat.mode is ChatMode.private else Who(chat.id, chat.name, chat.name[:2], "")
-    if chat.mode is not ChatMode.topics:
-        yield Row(Spot(chat.id), chat.name, notes[chat.mode], who, mark=_mark(world, Spot(chat.id)))
-        return
-    yield Row(Spot(chat.id), chat.name, notes[chat.mode], who)
-    yield Row(Spot(chat.id), inside=True)
+    flows = chat.mode is not ChatMode.topics  # else the chat itself holds nothing but topics
+    yield Row(Spot(chat.id), chat.name, notes[chat.mode], who, mark=_mark(world, Spot(chat.id)) if flows else "")
+    if not flows:
+        yield Row(Spot(chat.id), inside=True)
     for topic in reversed(world.topics.values()):
         if topic.chat == chat.id:
             spot = Spot(chat.id, topic.id)
@@ -174,14 +174,17 @@ def anchor(world: World, message: Message) -> MessageId:
 
 
 def refused_in(change: Change, spot: Spot) -> bool:
-    """Whether Feishu refused a card here."""
-    return change.kind is ChangeKind.send_refused and (change.chat, change.thread) == (spot.chat, spot.topic)
+    """Whether Feishu refused a card here; one that was refused before it had a place is shown wherever one looks."""
+    if change.kind is not ChangeKind.send_refused or change.code not in BAD_CARDS:
+        return False
+    return change.chat is None or (change.chat, change.thread) == (spot.chat, spot.topic)
 
 
 def contains(world: World, spot: Spot, message: MessageId) -> bool:
+    """Whether this is part of what is shown: a topic, or all of a chat that is not made of topics."""
     found = world.messages[message]
-    everything = world.chats[spot.chat].mode is not ChatMode.topics
-    return found.chat == spot.chat and (everything or found.thread == spot.topic is not None)
+    flows = world.chats[spot.chat].mode is not ChatMode.topics and spot.topic is None
+    return found.chat == spot.chat and (flows or found.thread == spot.topic is not None)
 
 
 def _in(world: World, spot: Spot) -> list[Message]:
