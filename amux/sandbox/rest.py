@@ -200,13 +200,19 @@ def _log_id() -> str:
 
 
 def _success(answer: Json) -> Response:
-    return JSONResponse({"code": 0, "msg": "success", **answer}, headers={"X-Tt-Logid": _log_id()})
+    return _json({"code": 0, "msg": "success", **answer}, 200, {"X-Tt-Logid": _log_id()})
 
 
 def _refusal(error: ApiError) -> Response:
     log_id = _log_id()
     body = {"code": error.code, "msg": error.msg, "error": {"log_id": log_id, "troubleshooter": "look the log id up"}}
-    return JSONResponse(body, error.status, {"X-Tt-Logid": log_id, **error.headers})
+    return _json(body, error.status, {"X-Tt-Logid": log_id, **error.headers})
+
+
+def _json(body: Json, status: int, headers: Mapping[str, str]) -> Response:
+    response = JSONResponse(body, status)
+    response.raw_headers += [(k.encode(), v.encode()) for k, v in headers.items()]  # lark-oapi minds their case
+    return response
 
 
 def _note_refusal(call: Call, error: ApiError) -> None:
