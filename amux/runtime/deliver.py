@@ -156,8 +156,8 @@ class Deliverer:
     async def _show_card(self, row: CardRow, card: Mapping[str, object], after: CardRow) -> None:
         try:
             if row.message_id is None:
-                row = await self._send(row, card)
-            if row.card_id is None or row.sequence < after.sequence:
+                row = await self._send(row, card, after.sequence)
+            if row.sequence < after.sequence:
                 await self.house.messenger.update_card(row, card, sequence=after.sequence)
             row = replace(row, sequence=after.sequence, state=after.state)
         except Refused as why:
@@ -165,15 +165,17 @@ class Deliverer:
             row = replace(row, state=DEAD)
         await self._save(row)
 
-    async def _send(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
-        """The first send; after a crash the same send again, or, when its uuid is too old, a look for it (H13)."""
+    async def _send(self, row: CardRow, card: Mapping[str, object], sequence: int) -> CardRow:
+        """The first send; after a crash the same send again, or, when its uuid is too old, a look for it (H13).
+
+        What was made before a crash shows an older state: its sequence stays, so that the update follows."""
         messenger = self.house.messenger
         if time.time() - row.made_at > UUID_HOUR:
             claimed = [r.message_id for r in self.rows.values() if r.message_id]
             if found := await messenger.find_sent(row, claimed=claimed):
                 return await self._save(replace(found, place=row.place))
         if row.card_id is None:
-            row = await self._save(await messenger.make_card(row, card))
+            row = await self._save(replace(await messenger.make_card(row, card), sequence=sequence))
         sent = await messenger.send_card(row, card)
         failpoints.hit("after_send")
         if sent.place.thread:
