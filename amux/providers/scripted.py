@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from amux.core.errors import Refused, Unavailable, Uncertain
+from amux.core.errors import Broken, Refused, Unavailable, Uncertain
 from amux.extensions import (
     Conversation,
     DeltaSeen,
@@ -38,6 +38,7 @@ from amux.providers.process import Process
 from amux.providers.scripted_agent import Agent, Failed
 
 ENGINE = "scripted"
+GREETING_SECONDS = 20.0
 STOP_SECONDS = 5.0  # an agent that does not obey for so long is killed
 ROOT = str(Path(__file__).parents[2])
 PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from amux.providers.scripted_program import main; main()"
@@ -126,15 +127,16 @@ class ScriptedConversation:
 
     def take(self, line: Line) -> None:
         """One line of the agent's."""
-        if line["is"] in ("committed", "refused"):
-            self._settle([tuple(line["inputs"])], line["is"])
+        what = line["is"]
+        if what in ("committed", "refused"):
+            self._settle([tuple(line["inputs"])], what)
             return
-        event = _event(line)
-        if isinstance(event, TurnEnded):
+        event = _event(what, TurnId(line["turn"]), line)
+        if what == "ended":
             self._turn = None
             self._settle(self._told, "refused")  # it answers in order: what it has not answered it never took
             self._quiet.set()
-        if event and not self._closed:
+        if not self._closed:
             self._emit(event)
 
     def died(self, how: str) -> None:
@@ -152,14 +154,13 @@ class ScriptedConversation:
                 told.set_result(answer)
 
 
-def _event(line: Line) -> ProviderEvent | None:
-    turn = TurnId(line["turn"])
-    match line["is"]:
+def _event(what: str, turn: TurnId, line: Line) -> ProviderEvent:
+    match what:
+        case "delta":
+            return DeltaSeen(turn, ItemId(line["item"]), line["offset"], line["text"])
         case "item":
             kind, status = ItemType(line["type"]), ItemStatus(line["status"])
             return ItemSeen(turn, ItemId(line["item"]), kind, status, line["title"], line["text"])
-        case "delta":
-            return DeltaSeen(turn, ItemId(line["item"]), line["offset"], line["text"])
         case "asked":
             return PermissionAsked(turn, RequestId(line["request"]), line["title"])
         case "ended":
@@ -167,7 +168,7 @@ def _event(line: Line) -> ProviderEvent | None:
             how, usage = Outcome(line["outcome"]), Usage(**line["usage"])
             return TurnEnded(turn, how, line["reason"], line["detail"], usage, unhandled)
         case _:
-            return None
+            raise Broken(f"the scripted agent says {what!r}")
 
 
 class Scripted:
@@ -191,10 +192,10 @@ class Scripted:
         )
         link = _ProgramLink(process)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(GREETING_SECONDS):
                 return await link.greet(emit, patience=self._patience)
         except TimeoutError:
-            raise Unavailable(f"The scripted agent did not begin within {self._patience:g} s.") from None
+            raise Unavailable(f"The scripted agent did not begin within {GREETING_SECONDS:g} s.") from None
         finally:
             if link.conversation is None:
                 await process.kill()
@@ -220,9 +221,11 @@ class _ProgramLink:
         return self.conversation
 
     async def _listen(self, conversation: ScriptedConversation) -> None:
-        async for line in self._lines:
-            conversation.take(line)
-        conversation.died((await self._process.after_lines()).said)
+        try:
+            async for line in self._lines:
+                conversation.take(line)
+        finally:
+            conversation.died((await self._process.after_lines()).said)
 
     async def send(self, line: Line) -> None:
         await self._process.send(line)

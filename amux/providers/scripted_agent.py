@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol
 Line = dict[str, Any]
 WORDS = ("ask", "clock", "die", "fail", "garbage", "hang", "say", "silent", "sleep", "stream", "think", "tool")
 PIECES = 12  # of each text that a friendly answer streams
-BEATS = 2 * PIECES + 4  # pauses of a friendly answer
+BEATS = 2 * PIECES + 1 + 3  # pauses of a friendly answer
+TOOLS = ("read README.md", "search the workspace", "run the tests")  # that a friendly answer pretends to use
 QUOTED = 200  # characters of a prompt that an answer repeats
 
 
@@ -133,14 +134,11 @@ class Turn:
             return [], e
 
     def _friendly(self, text: str) -> list[Step]:
-        return [
+        think, stream = (
             Step("think", f"What is asked: {quote(text)}."),
             Step("stream", f"{PIECES} x {self._agent.beat}"),
-            Step("tool", "read README.md"),
-            Step("tool", "search the workspace"),
-            Step("tool", "run the tests"),
-            Step("answer", text),
-        ]
+        )
+        return [think, stream, *(Step("tool", name) for name in TOOLS), Step("answer", text)]
 
     def _take(self, inputs: list[Line], how: str) -> None:
         for said in inputs:
@@ -196,8 +194,7 @@ class Turn:
                 self._agent.act(word, argument)
 
     def _pause(self, seconds: float | None) -> Iterator[Wait]:
-        if seconds != 0:
-            yield Wait(seconds)
+        yield Wait(seconds)
         while seconds is None and not self.urgent:
             yield Wait(None)
         if self.interrupted:
@@ -218,7 +215,8 @@ class Turn:
     def _stream(self, pieces: list[str], seconds: float) -> Iterator[Wait]:
         item = self._begin("message", "", "")
         for piece in pieces:
-            yield from self._pause(seconds)
+            if seconds:
+                yield from self._pause(seconds)
             self.tell("delta", item=item["item"], offset=len(item["text"]), text=piece)
             item["text"] += piece
         self._close("completed")

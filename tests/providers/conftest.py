@@ -13,7 +13,7 @@ from amux.providers import guard
 from amux.providers.process import Limits, Process, boottime
 
 
-async def eventually(holds: Callable[[], object], *, seconds: float = 10.0) -> None:
+async def eventually(holds: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Return once `holds` does; fail after `seconds`. For what only another process can bring about."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110
@@ -109,7 +109,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     workspace.mkdir()
     world = World(tmp_path / "homes" / "session", workspace)
     yield world
-    with anyio.fail_after(20):
+    with anyio.fail_after(30):
         for process in world.started:
             await process.kill()
     await eventually(lambda: not carriers(world.home))
@@ -117,4 +117,4 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 def last_tick(path: Path) -> float:
     """The newest whole line of a clock file, in seconds of CLOCK_BOOTTIME."""
-    return float(path.read_bytes().rpartition(b"\n")[0].rpartition(b"\n")[2])
+    return float(path.read_bytes().rpartition(b"\n")[0].rpartition(b"\n")[2] or 0)

@@ -19,7 +19,7 @@ from tests.providers.conftest import World, carriers, eventually, gone, last_tic
 
 pytestmark = pytest.mark.crash
 
-LEASE = 3.0  # seconds; long enough for a busy machine to renew it in time
+LEASE = 5.0  # seconds; long enough for a busy machine to renew it in time
 
 # An agent with two tools, as real agents have them: each in a session of its own, one of them a child of a child that
 # has ended. Both write the time, as fast as a file takes it.
@@ -103,17 +103,11 @@ async def test_a_frozen_owners_tools_fall_silent_before_its_lease_ends(world: Wo
     await eventually(lambda: owner.lines()[-1] == "nothing was sent")
 
 
-async def test_renewals_keep_the_tools_going(world: World, owner: Owner) -> None:
-    first = owner.until()
-    await eventually(lambda: last_tick(world.file("child")) > first + 0.3)
-    assert len(carriers(world.home)) == 3
-
-
 async def test_a_killed_owner_leaves_no_process(world: World, owner: Owner) -> None:
     owner.popen.kill()
     killed_at = boottime()
     await eventually(lambda: quiet(world))
-    assert last_tick(world.file("orphan")) < killed_at + 0.5
+    assert last_tick(world.file("orphan")) < killed_at + LEASE * 0.2
 
 
 async def test_a_killed_guard_takes_the_agent_along_and_the_next_one_kills_the_rest(world: World) -> None:
@@ -154,7 +148,10 @@ async def test_a_late_guard_harms_nobody(world: World) -> None:
     with pytest.raises(Stale):
         await world.run(STAYS, seconds=-1)
     assert not gone(first.pid)
-    assert (await first.kill()).why is Why.killed
+    await first.kill()
+    with pytest.raises(Stale):
+        await world.run("open('ran', 'w').close()", seconds=-1)
+    assert not world.file("ran").exists()
 
 
 async def test_homes_do_not_meet(world: World) -> None:
@@ -167,22 +164,35 @@ async def test_what_an_agent_leaves_behind_goes_with_it(world: World) -> None:
     agent = await world.run(LEAVES)
     assert await agent.wait() == End(Why.exited, 7, "ended by itself with code 7")
     assert quiet(world)
+    assert world.home.with_name("session.lock").read_bytes() == b""  # so that the next Guard looks for nothing
+
+
+async def test_an_end_that_crosses_a_kill_is_its_own(world: World) -> None:
+    agent = await world.run("import sys\nsys.stdin.readline()\nsys.exit(7)")
+    watcher = status(agent.pid)[1]
+    os.kill(watcher, signal.SIGSTOP)
+    await agent.send({})
+    await eventually(lambda: gone(agent.pid))
+    killing = asyncio.create_task(agent.kill())
+    await anyio.lowlevel.checkpoint()
+    os.kill(watcher, signal.SIGCONT)
+    assert await killing == End(Why.exited, 7, "ended by itself with code 7")
 
 
 async def test_the_deadline_ends_the_tree(world: World) -> None:
-    agent = await world.run(STAYS, seconds=0.6)
+    agent = await world.run(STAYS, seconds=2)
     end = await agent.wait()
     assert (end.why, end.code) == (Why.deadline, -signal.SIGKILL)
     assert quiet(world)
 
 
 async def test_a_deadline_may_be_moved_on(world: World) -> None:
-    agent = await world.run(STAYS, seconds=0.6)
-    agent.extend(boottime() + 30)
-    await eventually(lambda: world.file("child").exists())
-    begun = last_tick(world.file("child")) if world.file("child").read_text().count("\n") > 1 else boottime()
-    await eventually(lambda: last_tick(world.file("child")) > begun + 1)
-    assert not gone(agent.pid)
+    first = boottime() + 2
+    agent = await world.run(STAYS, seconds=2)
+    agent.extend(boottime() + 60)
+    await world.written("child")
+    await eventually(lambda: last_tick(world.file("child")) > first + 0.3)
+    assert len(carriers(world.home)) == 3
 
 
 POLITE = """

@@ -66,7 +66,7 @@ class Desk:
         launch = LaunchSnapshot("scripted", str(self.workspace))
         ref = SessionRef("local", SessionId("abc"))
         opening = Opening(ref, launch, str(self.home), boottime() + seconds, native_id)
-        conversation = await (provider or Scripted(seconds=0.1, patience=5)).open(opening, self._emit)
+        conversation = await (provider or Scripted(seconds=0.1, patience=20)).open(opening, self._emit)
         self.opened.append(conversation)
         return conversation
 
@@ -76,7 +76,7 @@ class Desk:
 
     async def until(self, holds: Callable[[ProviderEvent], bool]) -> ProviderEvent:
         """The first event that is so, once there is one."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not (found := [event for event in self.events if holds(event)]):
                 self._more.clear()
                 await self._more.wait()
@@ -113,13 +113,13 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     workspace.mkdir()
     desk = Desk(tmp_path / "homes" / "abc", workspace)
     yield desk
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         for conversation in desk.opened:
             await conversation.close()
     await eventually(lambda: not carriers(desk.home))
 
 
-@pytest.fixture(params=[Scripted(seconds=0.1, patience=5), ScriptedInWorker()], ids=["program", "worker"])
+@pytest.fixture(params=[Scripted(seconds=0.1, patience=20), ScriptedInWorker()], ids=["program", "worker"])
 def provider(request: pytest.FixtureRequest) -> Provider:
     kind: Provider = request.param
     return kind
@@ -374,13 +374,13 @@ async def test_a_new_conversation_knows_nothing_of_the_old(desk: Desk) -> None:
 
 
 async def test_its_tools_end_with_its_deadline(desk: Desk) -> None:
-    conversation = await desk.open(seconds=0.8)
+    conversation = await desk.open(seconds=5)
     await conversation.start_turn(T1, Prompt((said("!clock ticks\n!hang"),)))
-    until = boottime() + 1.5
+    until = boottime() + 2
     conversation.extend(until)
     died = await desk.died()
     assert died == Died("The scripted agent was killed when its owner's permission to act ran out.")
-    assert until - 0.5 < last_tick(desk.workspace / "ticks") < until + 0.2
+    assert until - 1 < last_tick(desk.workspace / "ticks") < until + 1  # a second is what a Lease has left (H3)
 
 
 async def test_closing_tells_nothing_more(desk: Desk, provider: Provider) -> None:
