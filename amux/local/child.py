@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amux.core.errors import Broken
+from amux.local.pids import ProcessId, kill_group, started
 
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any fork: loading takes locks
@@ -26,56 +27,6 @@ class User:
     name: str
     uid: int
     gid: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessId:
-    """A pid together with its start, so that a number used again is never taken for the process that had it."""
-
-    pid: int
-    started: str
-
-    def alive(self) -> bool:
-        """Whether that very process still runs; one that has ended and waits to be reaped does not."""
-        return started(self.pid) == self.started != ""
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send `number` to it alone; nothing happens when it has ended."""
-        if self.alive():
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill_group(self) -> None:
-        """SIGKILL its whole process group, also when the leader has ended, unless its number is another's by now."""
-        if started(self.pid) in (self.started, ""):
-            kill_group(self.pid)
-
-
-def world() -> str:
-    """Where pids mean what they mean here: the boot of this machine and its namespace of processes."""
-    try:
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return sys.platform
-
-
-def started(pid: int) -> str:
-    """When `pid` began, in the kernel's own ticks; empty when there is no such process, or only its zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return "" if Path("/proc/self").exists() else _started_by_ps(pid)
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _started_by_ps(pid: int) -> str:
-    asked = ("ps", "-o", "lstart=", "-p", str(pid))
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def kill_group(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def enters(user: User, folder: Path) -> bool:

@@ -18,13 +18,12 @@ from pathlib import Path
 import msgspec
 
 from amux.core.errors import Refused, Unavailable
-from amux.local.child import ProcessId, started, world
+from amux.local.pids import POLL_SECONDS, ProcessId, end, started, world
 
 SOCKETS = Path("/tmp")  # noqa: S108  not TMPDIR: a socket's path has a limit; the folder is closed to others
 LONGEST_SOCKET = "/.s.PGSQL.5432.lock"
 MAX_SOCKET_BYTES = 103  # macOS; Linux takes 107
 LEFTOVER_SECONDS = 5.0  # what a supervisor's death leaves behind ends by itself in less; then it is killed
-POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,9 @@ async def hold(home: Path) -> AsyncIterator[Home]:
     try:
         if not await _lock(lock, seconds=0):
             raise AlreadyRuns(home, running(home))
-        await _end_leftovers(_read(home))
+        former = _read(home)
+        if former is not None:
+            await asyncio.to_thread(end, former.processes.values(), seconds=LEFTOVER_SECONDS)
         ours = Home(home, Run(ProcessId(os.getpid(), started(os.getpid())), world()))
         ours.note()
         try:
@@ -178,15 +179,3 @@ def _read(home: Path) -> Run | None:
     except (OSError, msgspec.MsgspecError):
         return None
     return run if run.world == world() else None
-
-
-async def _end_leftovers(run: Run | None) -> None:
-    """Wait for what a killed predecessor started, then kill what has not ended, and what that has forked."""
-    left = list(run.processes.values()) if run else []
-    deadline = time.monotonic() + LEFTOVER_SECONDS
-    while any(process.alive() for process in left):
-        if time.monotonic() >= deadline:
-            break
-        await asyncio.sleep(POLL_SECONDS)
-    for process in left:
-        process.kill_group()

@@ -12,8 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from amux.core.errors import Unavailable
-from amux.local.child import Child, ProcessId, User, spawn
+from amux.local.child import Child, User, spawn
 from amux.local.home import Home
+from amux.local.pids import ProcessId
 
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)  # before the second, third ... try; after that the service is degraded
 DEGRADED_PAUSE_SECONDS = 30.0

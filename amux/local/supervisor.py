@@ -6,6 +6,8 @@ Sessions, and what its services say is theirs: it goes to `<home>/logs/<name>.lo
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from amux.core.errors import Broken, Refused, Unavailable
-from amux.local.child import ProcessId
 from amux.local.home import Home
 from amux.local.keeper import Keeper, Readiness, Service, State, Told
+from amux.local.pids import ProcessId
 
 TWICE_SECONDS = 1.0  # a launcher passes Ctrl-C on that the terminal has sent us already
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,10 +43,12 @@ class Supervisor:
         self._group = asyncio.TaskGroup()
         self._keeping: list[asyncio.Task[None]] = []
         self._beginning: list[asyncio.Task[None]] = []
+        self._warden: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> Self:
         for name in self._keepers:
             rotate(self._home, name)
+        self._warden = _warden(self._home)
         await self._group.__aenter__()
         for keeper in self._keepers.values():
             self._keeping.append(self._group.create_task(keeper.run(), name=f"keep {keeper.service.name}"))
@@ -64,7 +68,10 @@ class Supervisor:
                 keeper.kill_now()
             for task in (*self._keeping, *self._beginning):
                 task.cancel()
-            await self._group.__aexit__(None, None, None)  # the body's own error leaves as it is, in no group
+            try:
+                await self._group.__aexit__(None, None, None)  # the body's own error leaves as it is, in no group
+            finally:
+                self._dismiss_warden()
 
     @property
     def states(self) -> dict[str, State]:
@@ -118,6 +125,11 @@ class Supervisor:
         await asyncio.sleep(down_seconds)
         await self.start(name)
 
+    def _dismiss_warden(self) -> None:
+        if self._warden is not None:
+            self._warden.kill()  # before its input ends
+            self._warden.communicate()
+
     def _of(self, name: str) -> Keeper:
         if name not in self._keepers:
             raise Refused(f"there is no service {name}; there are {', '.join(self._keepers)}.")
@@ -147,6 +159,13 @@ async def _stop_after(keeper: Keeper, later: Sequence[asyncio.Task[None]]) -> No
 async def _ready(keeper: Keeper) -> None:
     if await keeper.reaches(State.ready, State.degraded) is State.degraded:
         raise Unavailable(f"{keeper.service.name} {keeper.detail}")
+
+
+def _warden(home: Home) -> subprocess.Popen[bytes]:
+    ours = home.run.supervisor
+    words = (sys.executable, "-m", "amux.local.warden", str(home.path), str(ours.pid), ours.started)
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True)
 
 
 def rotate(home: Home, name: str) -> None:

@@ -15,6 +15,13 @@ def open_home() -> Iterator[Path]:
         yield home
 
 
+@pytest.fixture(scope="session")
+def kept_home() -> Iterator[Path]:
+    """One home for the tests that may follow each other on the same data: a database takes a second to make."""
+    with short_home() as home:
+        yield home
+
+
 @pytest.fixture
 async def home(open_home: Path) -> AsyncIterator[Home]:
     """A home held by this test."""

@@ -1,14 +1,16 @@
 """What the operating system says about a home: who lives in it, and programs to run and to signal there."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from amux.local.home import Run, running
+from amux.local.home import SOCKETS, Run, running, socket_path
 
 ROOT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 20
@@ -35,19 +37,31 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+class Program(NamedTuple):
+    """A Python to run, by whatever leads to it, and its environment; None is ours."""
+
+    words: tuple[str, ...]
+    env: Mapping[str, str] | None
+
+
+THIS_PYTHON = Program((sys.executable,), None)
+
+
 @contextmanager
-def host(
-    home: Path, prefix: tuple[str, ...] = (), env: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """`tests.local.host` in `home`, killed at the end; that it then leaves nobody behind is part of every test."""
-    words = (*(prefix or (sys.executable,)), "-m", "tests.local.host", str(home))
+def host(home: Path, python: Program = THIS_PYTHON) -> Iterator[subprocess.Popen[str]]:
+    """`tests.local.host` in `home`, killed at the end; that nobody of it stays behind then is part of every test."""
+    words = (*python.words, "-m", "tests.local.host", str(home))
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=env) as process:
+    before = inhabitants(home)
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=python.env) as process:
         try:
             yield process
         finally:
             process.kill()
-            until(lambda: not inhabitants(home))
+            until(lambda: inhabitants(home) <= before)
+            if not before:  # a killed supervisor leaves its sockets to the next one
+                for sockets in SOCKETS.glob(socket_path(home).name.replace(f"-{os.getuid()}-", "-*-")):
+                    shutil.rmtree(sockets)
 
 
 def ready(process: subprocess.Popen[str]) -> None:

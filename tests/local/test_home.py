@@ -10,8 +10,8 @@ import pytest
 
 from amux.core.errors import Refused, Unavailable
 from amux.local import home as home_module
-from amux.local.child import ProcessId, kill_group, started, world
 from amux.local.home import AlreadyRuns, Home, Run, fresh_sockets, hold, running, socket_path
+from amux.local.pids import ProcessId, kill_group, started, world
 
 pytestmark = pytest.mark.real
 US = ProcessId(os.getpid(), started(os.getpid()))

@@ -10,9 +10,9 @@ import pytest
 
 from amux.core.errors import Broken, Refused, Unavailable
 from amux.local import keeper
-from amux.local.child import started
 from amux.local.home import Home
 from amux.local.keeper import Probe, Readiness, Service, State, Told
+from amux.local.pids import started
 from amux.local.supervisor import Ending, Supervisor, ending_on_signals
 from tests.local.seen import inhabitants, until
 
