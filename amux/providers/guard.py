@@ -27,8 +27,6 @@ MARK = "AGENT_GUARD"  # the variable that names the lock file in the environment
 TAKE_OVER_SECONDS = 5.0  # how long a lock may stay held after its holder was killed
 PAUSE_SECONDS = 0.002
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-TIMER_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
-TIMER_ABSOLUTE = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 CHILDREN_FILES = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")  # a lean kernel has none
 GONE = contextlib.suppress(ProcessLookupError, PermissionError)
@@ -49,7 +47,7 @@ class Alarm:
     A timeout of poll() would not: it does not count the sleep."""
 
     def __init__(self) -> None:
-        self.fd: int = LIBC.timerfd_create(CLOCK, TIMER_FLAGS) if LINUX else -1
+        self.fd: int = LIBC.timerfd_create(CLOCK, os.O_CLOEXEC | os.O_NONBLOCK) if LINUX else -1
 
     def set(self, at: float) -> int:
         """Wake at `at`; answers the timeout for poll() in milliseconds, -1 where the timer does the waking."""
@@ -57,7 +55,7 @@ class Alarm:
             return max(0, min(500, int((at - now()) * 1000) + 1))
         at = max(at, 0.001)  # zero would switch it off
         spec = (ctypes.c_long * 4)(0, 0, int(at), int(at % 1 * 1e9))
-        LIBC.timerfd_settime(self.fd, TIMER_ABSOLUTE, spec, None)
+        LIBC.timerfd_settime(self.fd, 1, spec, None)  # 1: `at` is a time, not a length of time
         return -1
 
 
@@ -158,8 +156,6 @@ def _lock(path: str) -> int | None:
 
 def _identity(pid: int) -> bytes:
     """What tells this process from a later one of the same number: its start time and the machine's boot."""
-    if not LINUX:
-        return b"0 0"
     fields = _stat(pid)
     return b"%s %s" % (fields[19] if fields else b"-", _read("/proc/sys/kernel/random/boot_id").strip())
 

@@ -99,9 +99,9 @@ class Lines:
 
     def take(self, chunk: bytes) -> None:
         """Add what was read."""
-        first, *rest = chunk.split(b"\n")
         if self._over:
             return
+        first, *rest = chunk.split(b"\n")
         self._begun += first
         for part in rest:
             self._add(bytes(self._begun))

@@ -1,7 +1,8 @@
 """How the scripted agent behaves: deterministic, and programmed by what it is told. No clock, no pipe, no file.
 
 A prompt may be a script: lines that begin with `!`. Any other prompt is worked on for about the set number of seconds,
-with thinking, text, tools and an answer that quotes it. What is steered is taken between two steps: then it is committed.
+with thinking, text, tools and an answer that quotes it. What is steered is committed when it is taken: between two steps,
+or two pieces of a text.
 
   !say TEXT   !think TEXT   !stream COUNT x SECONDS   !tool NAME ...   !ask TEXT   !sleep SECONDS   !clock FILE
   !hang   !silent   !garbage [COUNT]   !fail REASON   !die
@@ -118,8 +119,7 @@ class Turn:
         self._steps.extend([Step("think", self._note)] if self._note else [])
         self._steps.extend(steps or self._friendly(text))
         while True:
-            while self.waiting:
-                self._steer(self.waiting.popleft())
+            self._take_steers()
             if self._steps:
                 yield from self._do(self._steps.popleft())
             elif self._added:
@@ -145,14 +145,16 @@ class Turn:
             self._agent.memory.heard(said, how)
         self.tell("committed", inputs=[said["id"] for said in inputs])
 
-    def _steer(self, inputs: list[Line]) -> None:
-        self._take(inputs, "steer")
-        for said in inputs:
-            steps, error = self._parse(said["text"])
-            self._steps.extend(steps)
-            self._added += [] if steps else [said]
-            if error:
-                raise error
+    def _take_steers(self) -> None:
+        while self.waiting:
+            inputs = self.waiting.popleft()
+            self._take(inputs, "steer")
+            for said in inputs:
+                steps, error = self._parse(said["text"])
+                self._steps.extend(steps)
+                self._added += [] if steps else [said]
+                if error:
+                    raise error
 
     def _mention(self) -> str:
         added, self._added = self._added, []
@@ -217,6 +219,7 @@ class Turn:
         for piece in pieces:
             if seconds:
                 yield from self._pause(seconds)
+                self._take_steers()
             self.tell("delta", item=item["item"], offset=len(item["text"]), text=piece)
             item["text"] += piece
         self._close("completed")

@@ -166,6 +166,15 @@ async def test_what_is_steered_is_taken_between_two_steps_and_answered(desk: Des
     assert desk.texts() == ["first", 'You added "also in Chinese".']
 
 
+async def test_what_is_steered_is_taken_between_two_pieces_of_a_text(desk: Desk, provider: Provider) -> None:
+    conversation = await desk.open(provider)
+    assert conversation.steering is not None
+    await conversation.start_turn(T1, Prompt((said("!stream 2 x 0.1\n!hang"),)))
+    await conversation.steering.steer(T1, (said("and more", "two"),))
+    await conversation.interrupt(T1)
+    assert (await desk.ended()).unhandled == (said("", "two").id,)
+
+
 @pytest.mark.rule("I4")
 async def test_a_steer_for_another_turn_is_refused(desk: Desk, provider: Provider) -> None:
     conversation = await desk.open(provider)
