@@ -84,6 +84,8 @@ class FakeTimeline:
 
     async def open(self, session: SessionKey, token: str, *, worker: str, young: bool) -> OpenedTimeline | None:
         async with self.door:
+            if session not in self.world.rows:
+                raise Refused(f"no such Session: number {session}")
             row = self.world.rows[session]
             if (row.session.owner and young) or row.held_until > self.world.clock.now:
                 return None
@@ -163,7 +165,8 @@ class FakeSessions:
     async def find(self, prefix: str) -> Session:
         async with self.door:
             rows = [row.session for row in self.world.rows.values()]
-            found = [s for s in rows if prefix and (s.ref.id.startswith(prefix) or str(s.ref).startswith(prefix))]
+            target, _, id_ = prefix.rpartition("/")
+            found = [s for s in rows if id_ and s.ref.id.startswith(id_) and target in ("", s.ref.target)]
             match found:
                 case []:
                     raise Refused(f"no such Session: {prefix}", key="no_such_session", prefix=prefix)

@@ -45,7 +45,7 @@ from schema o left join sessions s on s.key = %s"""
 
 HOLD = """
 update sessions s set held_until = now() + %s * interval '1 second'
-from unnest(%s::bigint[], %s::text[]) r(sid, token) where s.key = r.sid and s.token = r.token returning s.key"""
+from unnest(%s::bigint[], %s::text[]) r(sid, token) where s.key = r.sid and s.token = r.token returning s.key, s.token"""
 
 SIGN_OFF = """
 update sessions s set owner = null, held_until = null
@@ -91,8 +91,8 @@ class PostgresTimeline:
 
     async def hold(self, held: Sequence[tuple[SessionKey, str]], *, seconds: float) -> Sequence[bool]:
         keys, tokens = numbers([key for key, _ in held]), texts([token for _, token in held])
-        kept = {key for (key,) in await self._postgres.ask(HOLD, (seconds, keys, tokens))}
-        return [key in kept for key, _ in held]
+        kept = set(await self._postgres.ask(HOLD, (seconds, keys, tokens)))
+        return [tenure in kept for tenure in held]
 
     async def sign_off(self, session: SessionKey, fence: Fence) -> None:
         await self._leavings.ask((session, fence))
