@@ -145,6 +145,7 @@ def test_what_was_broken_off_or_moved_is_made_again(clone: Clone, tmp_path: Path
     assert clone.run("ls") == (7, "amux / ls\n", MAKING)
     clone.root = clone.root.rename(tmp_path / "elsewhere")
     assert clone.run("ls") == (7, "amux / ls\n", MAKING)
+    assert str(clone.root) in (clone.root / ".venv/bin/activate").read_text()
 
 
 def test_a_python_without_venv_gets_one_line(clone: Clone) -> None:
@@ -159,8 +160,9 @@ def test_a_python_without_venv_gets_one_line(clone: Clone) -> None:
 
 
 def test_a_build_that_fails_says_so_and_leaves_no_stamp(clone: Clone) -> None:
+    clone.run("ls")
     (clone.root / "backend.py").write_text("raise RuntimeError('planted')")
-    code, out, err = clone.run("ls")
+    code, out, err = clone.run("setup")
     assert (code, out, err.splitlines()[0] + "\n") == (1, "", MAKING)
     assert err.splitlines()[-1].startswith("The environment could not be made: ")
     assert not (clone.root / ".venv/amux-stamp.json").exists()
