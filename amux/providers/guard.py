@@ -134,9 +134,7 @@ def hold(path: str, deadline: float) -> int:
         lock = _lock(path)
     if now() >= deadline:  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
         raise Failed("late")
-    if os.fstat(lock).st_size:  # the last holder could not finish its work
-        _kill_marked(path, give_up)
-    os.ftruncate(lock, 0)
+    _finish(lock, path, give_up)
     os.pwrite(lock, b"%d %s" % (os.getpid(), _identity(os.getpid())), 0)
     return lock
 
@@ -165,16 +163,25 @@ def _holder(path: str) -> int | None:
     return int(pid) if LINUX and pid.isdigit() and _identity(int(pid)) == identity else None
 
 
-def _kill_marked(path: str, give_up: float) -> None:
-    """Kill what an earlier Guard of this home left when it was killed itself."""
+def clear(path: str) -> None:
+    """For an owner whose Guard was killed: kill what it left, unless the next Guard has the home already."""
+    lock = _lock(path)
+    if lock is not None:
+        _finish(lock, path, now() + TAKE_OVER_SECONDS)
+        os.close(lock)
+
+
+def _finish(lock: int, path: str, give_up: float) -> None:
+    """Kill what carries the home's mark, when its last holder did not live to empty the record."""
     mark = f"{MARK}={path}\0".encode()
-    while LINUX and (left := [pid for pid in _processes() if mark in _read(f"/proc/{pid}/environ")]):
+    while os.fstat(lock).st_size and (left := [pid for pid in _processes() if mark in _read(f"/proc/{pid}/environ")]):
         for pid in left:
             for each in [pid, *descendants(pid)]:
                 _kill(each)
         if now() >= give_up:
             raise Failed("held")
         time.sleep(PAUSE_SECONDS)
+    os.ftruncate(lock, 0)
 
 
 def start(program: list[str], mark: str) -> int:

@@ -87,7 +87,7 @@ class Process:
         self._ending: asyncio.Task[None] | None = None
         self._told = b""
         self._verdict: tuple[Why, str] | None = None
-        self._remedy = ""
+        self._lock = self._remedy = ""
         self._secrets: tuple[str, ...] = ()
         self._lines = Lines(
             line_bytes=limits.line_bytes,
@@ -125,7 +125,7 @@ class Process:
         except OSError as e:
             raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
         self = cls(name, popen, control, limits)
-        self._remedy = remedy
+        self._lock, self._remedy = lock_of(home), remedy
         self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
         await self._wait_for_start(home)
         return self
@@ -240,6 +240,9 @@ class Process:
 
     async def _end(self) -> None:
         await asyncio.to_thread(self._popen.wait)
+        if self._told.startswith(b"running ") and b"\nended " not in self._told:
+            with contextlib.suppress(guard.Failed):  # it does not die; the next Guard says so
+                await asyncio.to_thread(guard.clear, self._lock)
         self._stdin.close()
         for reader in (self._stdout, self._stderr):
             reader.drain()

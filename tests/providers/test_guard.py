@@ -110,16 +110,32 @@ async def test_a_killed_owner_leaves_no_process(world: World, owner: Owner) -> N
     assert last_tick(world.file("orphan")) < killed_at + LEASE * 0.2
 
 
-async def test_a_killed_guard_takes_the_agent_along_and_the_next_one_kills_the_rest(world: World) -> None:
-    first = await world.run(STAYS)
+async def test_a_killed_guard_takes_the_agent_along_and_its_owner_kills_the_rest(world: World) -> None:
+    agent = await world.run(STAYS)
     await world.written("orphan")
-    os.kill(status(first.pid)[1], signal.SIGKILL)
-    assert await first.wait() == End(Why.guard_lost, None, "died with its Guard")
-    await eventually(lambda: gone(first.pid))
-    left = carriers(world.home)
-    assert len(left) == 2
+    os.kill(status(agent.pid)[1], signal.SIGKILL)
+    assert await agent.wait() == End(Why.guard_lost, None, "died with its Guard")
+    assert quiet(world)
+
+
+async def test_what_a_guard_and_its_owner_left_is_killed_by_the_next_guard(world: World, owner: Owner) -> None:
+    owner.popen.send_signal(signal.SIGSTOP)
+    agent = int(owner.lines()[0].split()[1])
+    os.kill(status(agent)[1], signal.SIGKILL)
+    owner.popen.kill()
+    await eventually(lambda: gone(agent))
+    assert len(carriers(world.home)) == 2
     second = await world.run("import time; time.sleep(60)")
     assert carriers(world.home) == [second.pid]
+
+
+async def test_an_owner_that_lost_its_guard_spares_the_next_ones_agent(world: World) -> None:
+    first = await world.run(STAYS)
+    os.kill(status(first.pid)[1], signal.SIGSTOP)
+    second = await world.run(STAYS)
+    assert (await first.wait()).why is Why.guard_lost
+    guard.clear(f"{world.home}.lock")
+    assert not gone(second.pid)
 
 
 @pytest.mark.parametrize("harm", [signal.SIGCONT, signal.SIGSTOP], ids=["alive", "frozen"])
