@@ -61,10 +61,15 @@ class Steering(Protocol):
 
 
 class Conversation(Protocol):
-    """One live native conversation. `native_id` is its resume handle."""
+    """One live native conversation."""
 
-    native_id: str
-    steering: Steering | None
+    @property
+    def native_id(self) -> str:
+        """Its resume handle (S3)."""
+
+    @property
+    def steering(self) -> Steering | None:
+        """None when it takes nothing while it works."""
 
     async def start_turn(self, turn: TurnId, prompt: Prompt) -> None:
         """Return when the provider has shown that it holds the prompt; the Turn's end is emitted as TurnEnded, once.

@@ -27,12 +27,14 @@ class BadSettings(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FeishuSettings:
-    """The one bot of this installation. `owner` is the open_id of the person in charge, where one is named."""
+    """The one bot of this installation, in open_ids of people. `owner` is who is in charge, where one is named;
+    `drivers` are who may drive it beside the owner, None for every member of its chats (B7)."""
 
     app_id: str
     app_secret: str = field(repr=False)
     domain: str
     owner: str | None
+    drivers: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +209,19 @@ def _feishu(read: _Reader) -> FeishuSettings | None:
         read.fault("feishu_domain", repr(domain), f"must be http(s)://host[:port] alone; leave it out for {FEISHU}")
     if owner and not owner.startswith("ou_"):
         read.fault("feishu_owner", repr(owner), "must be the open_id of a person, ou_...; leave it out for nobody")
+    drivers = _people(read, "feishu_drivers")
     if bool(app_id) != bool(secret):
         given, missing = ("app_id", "APP_SECRET") if app_id else ("app_secret", "APP_ID")
         read.fault(f"feishu_{given}", "(set)", f"set AMUX_FEISHU_{missing} too; both stand in the app's credentials")
-    return FeishuSettings(app_id, secret, domain, owner) if app_id and secret else None
+    return FeishuSettings(app_id, secret, domain, owner, drivers) if app_id and secret else None
+
+
+def _people(read: _Reader, key: str) -> frozenset[str] | None:
+    raw = read.raw(key)
+    people = frozenset(filter(None, re.split(r"[,\s]+", raw or "")))
+    if strangers := sorted(p for p in people if not p.startswith("ou_")):
+        read.fault(key, repr(strangers[0]), "must be open_ids, ou_..., with commas between; leave it out for everybody")
+    return people if raw else None
 
 
 def _is_url(raw: str, schemes: tuple[str, ...]) -> bool:

@@ -1,0 +1,1 @@
+"""Celery's side: wakes only. Losing one or running it twice changes nothing (ADR 1)."""

@@ -32,6 +32,8 @@ with {_FENCED},
           on conflict (session, slot) do nothing)
 select 1 from f"""
 
+BY_NONCE = f"select session, {_COLUMNS} from cards where nonce = %s"
+
 ONE = f"select {_COLUMNS} from cards where session = %s and slot = %s"
 
 SENT = f"""
@@ -59,6 +61,11 @@ class PostgresCards:
 
     async def rows(self, session: SessionKey) -> Sequence[CardRow]:
         return [_row(session, *row) for row in await self._postgres.ask(ROWS, (session,))]
+
+    async def by_nonce(self, nonce: str) -> CardRow | None:
+        """The card whose buttons carry it (H24)."""
+        rows = await self._postgres.ask(BY_NONCE, (nonce,))
+        return _row(*rows[0]) if rows else None
 
     async def make(self, delivery: Delivery, row: CardRow) -> CardRow:
         await self._fenced(MAKE, delivery, _parameters(row))

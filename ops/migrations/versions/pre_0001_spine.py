@@ -65,6 +65,7 @@ create table cards (
     card_id text, message_id text, sequence bigint not null, state text not null,
     primary key (session, slot)
 );
+create index cards_nonce on cards (nonce);
 """
 
 

@@ -1,0 +1,5 @@
+"""`python -m amux.cli`: the same as `amux`."""
+
+from amux.cli import main
+
+main()

@@ -1,0 +1,54 @@
+"""What every command shares: settings, errors as exit codes and one line, and where a running amux is found."""
+
+import asyncio
+import json as json_
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import typer
+
+from amux.core.errors import Broken, Refused, Stale, Unavailable, Uncertain
+from amux.local.home import running
+from amux.settings import BadSettings, Settings, load
+
+T = TypeVar("T")
+FAILED, UNCERTAIN, DETACHED = 1, 3, 130
+
+
+@contextmanager
+def exits() -> Iterator[None]:
+    """Turn the five families of failure into one line and an exit code."""
+    try:
+        yield
+    except (Refused, Unavailable, Broken, Stale, BadSettings) as why:
+        print(why, file=sys.stderr)
+        raise typer.Exit(FAILED) from why
+    except Uncertain as why:
+        print(why, file=sys.stderr)
+        raise typer.Exit(UNCERTAIN) from why
+    except KeyboardInterrupt as why:
+        raise typer.Exit(DETACHED) from why
+
+
+def client_settings() -> Settings:
+    """Settings, with the servers of the amux that runs in this home when no others are set."""
+    settings = load(os.environ)
+    run = running(settings.home) if not (settings.postgres_url and settings.redis_url) else None
+    if run and {"postgres", "redis"} <= set(run.urls):
+        return replace(settings, postgres_url=run.urls["postgres"], redis_url=run.urls["redis"])
+    return settings
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do it, with the errors of `exits`."""
+    with exits():
+        return asyncio.run(work)
+
+
+def say_json(row: dict[str, Any]) -> None:
+    """One JSON object a line, and nothing else on stdout."""
+    print(json_.dumps(row, ensure_ascii=False), flush=True)

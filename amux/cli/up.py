@@ -1,0 +1,140 @@
+"""`amux up` and `amux demo`: everything on this machine, in one program that leaves nothing behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import typer
+
+import ops.migrations
+from amux.cli.common import exits
+from amux.core.errors import Refused
+from amux.local.binaries import find_binaries
+from amux.local.house import SERVICES, Plan, run
+from amux.local.keeper import State, Told
+from amux.local.probes import free_or_refuse
+from amux.local.services import Urls
+from amux.sandbox import feishu
+from amux.sandbox.app import create
+from amux.sandbox.models import Models
+from amux.sandbox.records import open_id
+from amux.sandbox.world import World
+from amux.settings import Settings, load
+
+DEMO_LEASE, DEMO_SECONDS = "3", "20"  # a person waits for the recovery, and wants time to interfere
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up", epilog="Example: amux up worker deliver")(up)
+    app.command("demo", epilog="Example: amux demo --engine codex")(demo)
+
+
+def up(
+    service: Annotated[list[str] | None, typer.Argument(help="Only these services of the Procfile.")] = None,
+) -> None:
+    """Run amux here until Ctrl-C. Without URLs in the settings it brings Postgres and Valkey of its own."""
+    with exits():
+        settings = load(os.environ)
+        names = tuple(service or (n for n in SERVICES if n != "ingress" or settings.feishu))
+        if unknown := [name for name in names if name not in SERVICES]:
+            raise Refused(f"there is no service {unknown[0]!r}; there are {', '.join(SERVICES)}.")
+        asyncio.run(_up(settings, names))
+
+
+async def _up(settings: Settings, names: Sequence[str]) -> None:
+    async with run(plan(settings, dict(os.environ), names), progress()):
+        print(f"amux is up: http://127.0.0.1:{settings.web_port}. Ctrl-C stops it.", flush=True)
+        await until_told()
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Play the tour without a person, and end.")] = False,
+    engine: Annotated[str, typer.Option(help="scripted, codex or claude, on a loopback model.")] = "scripted",
+) -> None:
+    """Try amux on this machine: a Feishu-like chat in the browser, and nothing that leaves the machine."""
+    with exits():
+        settings = load(os.environ)
+        if once:
+            from ops.drills.tour import tour
+
+            raise typer.Exit(asyncio.run(tour(settings, engine)))
+        asyncio.run(_demo(settings, engine))
+
+
+async def _demo(settings: Settings, engine: str) -> None:
+    async with sandbox(settings, engine) as (_, env, address), run(plan(load(env), env, SERVICES), progress()):
+        print(f"\nThe sandbox is at {address}/sandbox", flush=True)
+        print('In another terminal: amux run "Summarise the changelog" · amux ls · Ctrl-C here stops all.', flush=True)
+        await until_told()
+
+
+@asynccontextmanager
+async def sandbox(settings: Settings, engine: str) -> AsyncIterator[tuple[World, dict[str, str], str]]:
+    """The loopback world with its page, and the environment of an amux that lives in it."""
+    port = free_or_refuse(settings.web_port + 2, host="127.0.0.1", remedy="set AMUX_WEB_PORT to another")
+    world = feishu.small_world()
+    models = Models(seconds=float(os.environ.get("AMUX_SCRIPTED_SECONDS") or DEMO_SECONDS))
+    async with feishu.serving(create(world, models), port=port) as address:
+        yield world, demo_env(os.environ, engine, address), address
+
+
+def demo_env(env: Mapping[str, str], engine: str, base: str) -> dict[str, str]:
+    """What makes an amux live in the sandbox: its bot, its model, and times that suit a person."""
+    return {
+        "AMUX_LEASE": DEMO_LEASE,
+        "AMUX_SCRIPTED_SECONDS": DEMO_SECONDS,
+        **env,
+        "AMUX_ENGINE": engine,
+        "AMUX_FEISHU_APP_ID": feishu.CODER,
+        "AMUX_FEISHU_APP_SECRET": feishu.CODER_SECRET,
+        "AMUX_FEISHU_DOMAIN": base,
+        "AMUX_FEISHU_OWNER": open_id(feishu.CODER, feishu.USER_A),
+        "AMUX_FEISHU_DRIVERS": open_id(feishu.CODER, feishu.USER_B),
+        "OPENAI_BASE_URL": f"{base}/v1",
+        "OPENAI_API_KEY": "sandbox",
+        "ANTHROPIC_BASE_URL": base,
+        "ANTHROPIC_API_KEY": "sandbox",
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+def plan(settings: Settings, env: Mapping[str, str], names: Sequence[str]) -> Plan:
+    """What to run by these settings."""
+    ports = {"web": settings.web_port, "flower": settings.web_port + 1}
+    for name in set(names) & set(ports):
+        free_or_refuse(ports[name], host="127.0.0.1", remedy="set AMUX_WEB_PORT to another")
+    given = settings.postgres_url and settings.redis_url
+    return Plan(
+        home=settings.home,
+        env=env,
+        binaries=lambda: find_binaries(settings.pg_bin, settings.redis_bin),
+        migrate=ops.migrations.upgrade,
+        names=names,
+        ports=ports,
+        urls=Urls(settings.postgres_url or "", settings.redis_url or "") if given else None,
+    )
+
+
+def progress() -> Callable[[Told], None]:
+    """One line for each change that people care about, on stderr."""
+    print("Starting amux ...", file=sys.stderr, flush=True)
+
+    def tell(told: Told) -> None:
+        if told.state in (State.ready, State.restarting, State.degraded):
+            detail = f": {told.detail}" if told.detail else ""
+            print(f"  {told.name} {told.state}{detail}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+async def until_told() -> None:
+    """Until Ctrl-C or TERM."""
+    told = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await told.wait()

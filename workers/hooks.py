@@ -1,0 +1,106 @@
+"""Per process: one asyncio loop in a thread of its own, on which all owners live; and an orderly drain on TERM.
+
+Shared clients start with the worker, not in the first task, so that no two tasks race for them."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from celery import signals
+
+from amux import logs
+from amux.core.errors import Unavailable
+from amux.core.ids import SessionKey
+from amux.runtime import failpoints
+from amux.runtime.deliver import Deliver
+from amux.runtime.host import Host
+from amux.settings import Settings
+from amux.wiring import Stores, deliverer, host, stores
+from workers.app import settings
+
+log = structlog.stdlib.get_logger()
+T = TypeVar("T")
+DRAIN_SECONDS = 20.0
+
+
+class Process:
+    """This worker process: its loop, its owners, its deliverers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.loop = asyncio.new_event_loop()
+        self.host: Host
+        self.stores: Stores
+        self._stack = AsyncExitStack()
+        self._deliverer: Deliver | None = None
+        threading.Thread(target=self.loop.run_forever, name="owners", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it on the loop, and wait here."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    async def start(self) -> None:
+        """Open everything that tasks share."""
+        self.host = await self._stack.enter_async_context(host(self.settings, os.environ))
+        self.stores = await self._stack.enter_async_context(stores(self.settings))
+        self._deliverer = await self._stack.enter_async_context(deliverer(self.settings, self.stores))
+
+    async def deliver(self, session: SessionKey) -> None:
+        """Show what is not shown yet."""
+        if self._deliverer:
+            await self._deliverer.deliver(session)
+
+    async def sweep(self) -> None:
+        """One round; the next one tries again."""
+        try:
+            await self.stores.sweep.round()
+        except Unavailable as why:
+            log.warning("sweep_failed", why=str(why))
+
+    def drain(self) -> None:
+        """Let Turns end, then end what is left, so that the tasks that wait for it return."""
+        asyncio.run_coroutine_threadsafe(self._drain(), self.loop)
+
+    async def _drain(self) -> None:
+        await self.host.drain(DRAIN_SECONDS)
+        me = asyncio.current_task()
+        for task in asyncio.all_tasks():
+            if task is not me:
+                task.cancel()
+
+
+_process: list[Process] = []
+
+
+def process() -> Process:
+    """The one of this process; there once the worker has started."""
+    return _process[0]
+
+
+@signals.setup_logging.connect
+def _log(**_: object) -> None:
+    logs.configure(os.environ.get("AMUX_SERVICE", "worker"), secrets=settings.secrets())
+
+
+@signals.worker_init.connect
+def _start(**_: object) -> None:
+    failpoints.arm_from(os.environ.get("AMUX_FAILPOINTS", ""))
+    _process.append(Process(settings))
+    process().run(process().start())
+
+
+@signals.worker_ready.connect
+def _ready(**_: object) -> None:
+    if path := os.environ.get("AMUX_READY_FILE"):
+        Path(path).write_text(str(os.getpid()))
+
+
+@signals.worker_shutting_down.connect
+def _stop(**_: object) -> None:
+    if _process:
+        process().drain()
