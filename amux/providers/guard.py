@@ -198,7 +198,7 @@ def start(program: list[str], mark: str) -> int:
             if LINUX:
                 LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() == guard:
-                os.execvpe(program[0], program, {**os.environ, MARK: mark})  # noqa: S606
+                os.execvpe(program[0], program, {**os.environ, MARK: mark})
         except OSError as e:
             os.write(tell, str(e.errno).encode())
         finally:

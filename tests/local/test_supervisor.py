@@ -36,7 +36,7 @@ def shell(name: str, script: str = "exec sleep 1000", *, after: tuple[str, ...] 
 
 def exists(path: Path) -> Probe:
     async def ready() -> bool:
-        return path.exists()  # noqa: ASYNC240  a stat
+        return path.exists()
 
     return ready
 
