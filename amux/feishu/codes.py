@@ -16,6 +16,7 @@ GONE = frozenset({230011, 230019, 230050, 230073, 230110, 231003})  # what we an
 NO_THREADS = frozenset({230071, 230072})  # on reply only
 OUTRUN = frozenset({300317, 300120})  # a sequence that is not above the last one: somebody newer was there
 NO_ENTITY = frozenset({200740, 200750, 300311})
+CONTENT = frozenset({230099, 11310, 100290, 200570, 200621, 200861, 300301, 300302, 300303, 300305, 300310})
 
 CREDENTIALS = (
     "Feishu does not accept the app's credentials. Copy App ID and App Secret from the developer console, page "
@@ -36,9 +37,8 @@ _REFUSED = {
     230031: "The message is older than 14 days; Feishu changes it no more.",
     **dict.fromkeys(GONE, "The message it answers, or its topic, is gone or cannot be seen by the bot."),
     **dict.fromkeys(NO_ENTITY, "Feishu has dropped that card: after 14 days it changes no more."),
-    230099: "Feishu cannot show that card.",
     **dict.fromkeys((200860, 230025), "The card is too large for Feishu."),
-    **dict.fromkeys((300301, 300302, 300303, 300305, 300310), "Feishu cannot show that card."),
+    **dict.fromkeys(CONTENT, "Feishu cannot show that card."),
 }
 _OURS = frozenset({230001, 230054, 230055, 9499, 99992402})  # wrong parameters: no other caller makes them right
 _LATER = {

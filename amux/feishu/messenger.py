@@ -5,14 +5,17 @@ when, what or in which order. A card that became an entity is only ever changed 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 
 from amux.core.errors import Refused
 from amux.feishu import codes
+from amux.feishu.degrade import without_markup
 from amux.feishu.openapi import Answer, OpenApi
 from amux.ports import CardRow
 
@@ -34,8 +37,7 @@ class FeishuMessenger:
         """Make the card entity, which nobody sees yet, and answer the row with its id, to be saved before it is sent.
 
         Without the permission for entities the row comes back as it was; it is then sent and changed as a message."""
-        body = {"type": "card_json", "data": _text(card)}
-        answer = await self._bot(row).repeat("POST", CARDS, body=body, expects=codes.SCOPE)
+        answer = await _drawn(partial(self._make, row), card)
         if answer.code:
             log.warning("feishu_no_entities", app=row.place.app, code=answer.code)
             return row
@@ -44,8 +46,16 @@ class FeishuMessenger:
     async def send_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
         """Show it as a reply in its place; answer the row with its message id, and with the topic that Feishu opened.
 
-        Within an hour a second send is none: Feishu answers with the first message (H12)."""
-        answer = await self._reply(row, card) if row.reply_to else await self._create(row, card)
+        Within an hour a second send is none: Feishu answers with the first message (H12). After it an entity that was
+        sent already cannot be sent again, so that a new one is made: two answers are better than none (H13)."""
+        if row.card_id:
+            answer = await self._send(row, card, codes.CONTENT | codes.NO_ENTITY)
+            if answer.code:
+                log.warning("feishu_sent_anew", app=row.place.app, session=row.session, slot=row.slot)
+                row = await self.make_card(replace(row, card_id=None), card)
+                answer = await _drawn(partial(self._send, row), card)
+        else:
+            answer = await _drawn(partial(self._send, row), card)
         thread = row.place.thread or answer.data.get("thread_id") or None
         return replace(row, message_id=str(answer.data["message_id"]), place=replace(row.place, thread=thread))
 
@@ -53,11 +63,7 @@ class FeishuMessenger:
         """Replace the whole card. An entity's older state is refused by Feishu, and that counts as done (H12).
 
         A card without an entity has no order: who owns it patches its end once more after a lease."""
-        if row.card_id:
-            body: dict[str, Any] = {"card": {"type": "card_json", "data": _text(card)}, "sequence": sequence}
-            await self._bot(row).repeat("PUT", f"{CARDS}/{row.card_id}", body=body, expects=codes.OUTRUN)
-        else:
-            await self._bot(row).repeat("PATCH", f"{MESSAGES}/{row.message_id}", body={"content": _text(card)})
+        await _drawn(partial(self._put, row, sequence) if row.card_id else partial(self._patch, row), card)
 
     async def find_sent(self, row: CardRow, *, claimed: Sequence[str]) -> CardRow | None:
         """Our own card in that place, made after the row and claimed by no row: the oldest one (H13).
@@ -66,7 +72,7 @@ class FeishuMessenger:
         api, since = self._bot(row), (row.made_at - SKEW) * 1000
         try:
             thread = row.place.thread or await self._thread_of(row)
-            found = [m async for m in _listed(api, row, thread, since) if _is_ours(m, api.app, since, claimed)]
+            found = [m async for m in _listed(api, row, thread, since) if _is_ours(m, api.app, claimed)]
         except Refused as why:
             log.warning("feishu_cannot_list", app=api.app, session=row.session, why=str(why))
             return None
@@ -81,43 +87,55 @@ class FeishuMessenger:
             return api
         raise Refused(f"The bot {row.place.app} is not set up here: name it in AMUX_FEISHU_APP_ID, with its secret.")
 
-    async def _reply(self, row: CardRow, card: Mapping[str, object]) -> Answer:
-        """Reply in a topic, which a reply in an ordinary chat opens: one topic, one Session (B1)."""
-        expects = codes.GONE | codes.NO_THREADS
-        answer = await self._send(row, card, to=row.reply_to, in_thread={"reply_in_thread": True}, expects=expects)
-        if answer.code in codes.NO_THREADS:
-            return await self._send(row, card, to=row.reply_to, in_thread={})
-        if answer.code in codes.GONE:
-            return await self._elsewhere(row, card)
-        return answer
+    async def _make(self, row: CardRow, card: Mapping[str, object], expects: Collection[int]) -> Answer:
+        body = {"type": "card_json", "data": _text(card)}
+        return await self._bot(row).repeat("POST", CARDS, body=body, expects=codes.SCOPE.union(expects))
 
-    async def _elsewhere(self, row: CardRow, card: Mapping[str, object]) -> Answer:
+    async def _put(self, row: CardRow, sequence: int, card: Mapping[str, object], expects: Collection[int]) -> Answer:
+        body = {"card": {"type": "card_json", "data": _text(card)}, "sequence": sequence}
+        path = f"{CARDS}/{row.card_id}"
+        return await self._bot(row).repeat("PUT", path, body=body, expects=codes.OUTRUN.union(expects))
+
+    async def _patch(self, row: CardRow, card: Mapping[str, object], expects: Collection[int]) -> Answer:
+        body = {"content": _text(card)}
+        return await self._bot(row).repeat("PATCH", f"{MESSAGES}/{row.message_id}", body=body, expects=expects)
+
+    async def _send(self, row: CardRow, card: Mapping[str, object], expects: Collection[int]) -> Answer:
+        """Reply in a topic, which a reply in an ordinary chat opens: one topic, one Session (B1)."""
+        if not row.reply_to:
+            return await self._create(row, card, expects)
+        several = {*expects, *codes.GONE, *codes.NO_THREADS}
+        answer = await self._reply(row, card, row.reply_to, several)
+        if answer.code in codes.NO_THREADS:
+            answer = await self._reply(row, card, row.reply_to, several, in_thread={})
+        return await self._elsewhere(row, card, expects) if answer.code in codes.GONE else answer
+
+    async def _elsewhere(self, row: CardRow, card: Mapping[str, object], expects: Collection[int]) -> Answer:
         """What it answers was recalled: answer another message of the topic, as a new message would open another one."""
         if not row.place.thread:
-            return await self._create(row, card)
-        live = [m async for m in _listed(self._bot(row), row, row.place.thread, 0) if not m.get("deleted")]
-        for message in (m for m in live if m["message_id"] != row.reply_to):
-            to, in_thread = str(message["message_id"]), {"reply_in_thread": True}
-            answer = await self._send(row, card, to=to, in_thread=in_thread, expects=codes.GONE)
-            if answer.code == 0:
-                return answer
+            return await self._create(row, card, expects)
+        async for message in _listed(self._bot(row), row, row.place.thread, 0):
+            if message["message_id"] != row.reply_to and not message.get("deleted"):
+                answer = await self._reply(row, card, str(message["message_id"]), {*expects, *codes.GONE})
+                if answer.code not in codes.GONE:
+                    return answer
         raise Refused("Nothing is left of that topic in Feishu: all its messages were recalled.")
 
-    async def _send(
+    async def _reply(
         self,
         row: CardRow,
         card: Mapping[str, object],
-        *,
         to: str,
-        in_thread: Mapping[str, bool],
-        expects: Iterable[int] = (),
+        expects: Collection[int],
+        *,
+        in_thread: Mapping[str, bool] = MappingProxyType({"reply_in_thread": True}),
     ) -> Answer:
         body = {**_shown(row, card), **in_thread}
-        return await self._bot(row).repeat("POST", f"{MESSAGES}/{to}/reply", body=body, expects=frozenset(expects))
+        return await self._bot(row).repeat("POST", f"{MESSAGES}/{to}/reply", body=body, expects=expects)
 
-    async def _create(self, row: CardRow, card: Mapping[str, object]) -> Answer:
-        body = {"receive_id": row.place.chat, **_shown(row, card)}
-        return await self._bot(row).repeat("POST", MESSAGES, body=body, query={"receive_id_type": "chat_id"})
+    async def _create(self, row: CardRow, card: Mapping[str, object], expects: Collection[int]) -> Answer:
+        body, query = {"receive_id": row.place.chat, **_shown(row, card)}, {"receive_id_type": "chat_id"}
+        return await self._bot(row).repeat("POST", MESSAGES, body=body, query=query, expects=expects)
 
     async def _thread_of(self, row: CardRow) -> str | None:
         """The topic that the message we answer stands in by now: our own lost reply may have opened it."""
@@ -128,7 +146,19 @@ class FeishuMessenger:
         return items[0].get("thread_id") or None
 
 
-async def _listed(api: OpenApi, row: CardRow, thread: str | None, since_ms: float) -> Any:
+Draw = Callable[[Mapping[str, object], Collection[int]], Awaitable[Answer]]
+
+
+async def _drawn(draw: Draw, card: Mapping[str, object]) -> Answer:
+    """Draw the card; where Feishu cannot (too many tables, an odd mark), draw its plain words: a Turn's end is shown."""
+    answer = await draw(card, codes.CONTENT)
+    if answer.code not in codes.CONTENT:
+        return answer
+    log.warning("feishu_drawn_plain", code=answer.code)
+    return await draw(without_markup(card), ())
+
+
+async def _listed(api: OpenApi, row: CardRow, thread: str | None, since_ms: float) -> AsyncIterator[Mapping[str, Any]]:
     """The messages of a topic or chat, newest first, down to `since_ms`. Feishu filters no topic by time, so we do."""
     query = {"container_id_type": "chat", "container_id": row.place.chat, "only_thread_root_messages": "false"}
     if thread:
@@ -147,10 +177,10 @@ async def _listed(api: OpenApi, row: CardRow, thread: str | None, since_ms: floa
         query["page_token"] = page["page_token"]
 
 
-def _is_ours(message: Mapping[str, Any], app: str, since_ms: float, claimed: Sequence[str]) -> bool:
+def _is_ours(message: Mapping[str, Any], app: str, claimed: Sequence[str]) -> bool:
     sender = message.get("sender") or {}
     ours = sender.get("id") == app and message.get("msg_type") == "interactive" and not message.get("deleted")
-    return ours and int(message["create_time"]) >= since_ms and message["message_id"] not in claimed
+    return ours and message["message_id"] not in claimed
 
 
 def _shown(row: CardRow, card: Mapping[str, object]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 
 from amux.core.errors import Refused, Uncertain
@@ -228,6 +229,47 @@ async def test_nothing_sent_is_nothing_found(world: World, messenger: FeishuMess
     assert await messenger.find_sent(saved, claimed=[str(claimed.message_id)]) is None
 
 
+async def test_what_cannot_be_found_is_sent_anew_and_can_be_changed(world: World, messenger: FeishuMessenger) -> None:
+    """An entity is sent once. After the uuid's hour, and without the right to list, two answers are better than none."""
+    saved = await messenger.make_card(row(world, asked(world)[0]), card("one"))
+    await messenger.send_card(saved, card("one"))
+    world.clock.advance(seconds=HOUR + 60)
+    anew = await messenger.send_card(saved, card("one"))
+    await messenger.update_card(anew, card("two"), sequence=2)
+    assert contents(world) == [["one"], ["one", "two"]]
+
+
+TABLE = "\n\n".join(f"|a|b|\n|---|---|\n|{n}|&lt;x&gt;|" for n in range(9))
+
+
+@pytest.mark.parametrize("entity", [True, False], ids=["entity", "message"])
+async def test_a_card_that_feishu_cannot_draw_is_shown_in_plain_words(
+    world: World, messenger: FeishuMessenger, entity: bool
+) -> None:
+    """A sixth table ended other bots' answers without a word."""
+    made = row(world, asked(world)[0])
+    if entity:
+        made = await messenger.make_card(made, card("one"))
+    got = await messenger.send_card(made, card("one") if entity else card(TABLE))
+    await messenger.update_card(got, card(TABLE), sequence=2)
+    (sent,) = Ledger(world).sent(CODER)
+    (element,) = json.loads(sent.revisions[-1].content)["body"]["elements"]
+    assert element == {"tag": "div", "text": {"tag": "plain_text", "content": TABLE.replace("&lt;x&gt;", "<x>")}}
+
+
+async def test_a_first_card_that_feishu_cannot_draw_is_made_in_plain_words(
+    world: World, messenger: FeishuMessenger
+) -> None:
+    got = await shown(messenger, row(world, asked(world)[0]), TABLE)
+    await messenger.update_card(got, card("two"), sequence=2)
+    assert len(Ledger(world).sent(CODER)) == 1
+
+
+async def test_a_card_too_large_for_feishu_is_refused(world: World, messenger: FeishuMessenger) -> None:
+    with pytest.raises(Refused, match="too large"):
+        await shown(messenger, row(world, asked(world)[0]), "x" * 40_000)
+
+
 async def test_who_may_not_list_finds_nothing(world: World, messenger: FeishuMessenger) -> None:
     message, thread = asked(world)
     saved = row(world, message, thread=thread)
@@ -243,3 +285,25 @@ async def test_a_long_topic_is_paged_through(world: World, messenger: FeishuMess
     found = await messenger.find_sent(row(world, message, thread=thread), claimed=[])
     assert found is not None
     assert found.message_id == lost.message_id
+
+
+async def test_the_topic_that_a_lost_send_opened_is_found_where_a_chat_lists_only_first_messages(world: World) -> None:
+    """Whether a chat's listing holds the replies in its topics differs between tenants, so it is not relied on."""
+    ours = {"message_id": "om_lost", "msg_type": "interactive", "thread_id": "omt_1", "sender": {"id": CODER}}
+    pages = {
+        "/open-apis/im/v1/messages/om_1": [{"message_id": "om_1", "thread_id": "omt_1"}],
+        "chat": [{"message_id": "om_1", "msg_type": "text", "create_time": str(world.clock.now_ms())}],
+        "thread": [ours | {"create_time": str(world.clock.now_ms())}],
+    }
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith("/internal"):
+            return httpx2.Response(200, json={"code": 0, "tenant_access_token": "t-1", "expire": 7200})
+        items = pages[request.url.params.get("container_id_type") or request.url.path]
+        return httpx2.Response(200, json={"code": 0, "data": {"items": items}})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        messenger = FeishuMessenger({CODER: OpenApi(http, domain="http://feishu", app=CODER, secret="s")})
+        found = await messenger.find_sent(row(world, "om_1", chat=OPS), claimed=[])
+    assert found is not None
+    assert (found.message_id, found.place.thread) == ("om_lost", "omt_1")

@@ -89,8 +89,9 @@ async def scripted(respond: Respond, *, pauses: Pauses | None = None) -> AsyncIt
 async def test_one_token_serves_all_who_wait_and_is_kept(world: World) -> None:
     asked: list[str] = []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    async def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append(request.url.path)
+        await asyncio.sleep(0)
         if request.url.path == AUTH_PATH:
             return httpx2.Response(200, json={"code": 0, "tenant_access_token": "t-1", "expire": 7200})
         assert request.headers["authorization"] == "Bearer t-1"
