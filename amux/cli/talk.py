@@ -1,0 +1,244 @@
+"""`run`, `send`, `attach`, `interrupt`, `answer`: what one says to a Session, and what comes back.
+
+Ctrl-C detaches: it closes this viewer, and the work goes on (A2)."""
+
+import asyncio
+import getpass
+import secrets
+import sys
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from amux import wiring
+from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits
+from amux.cli.screen import REASONS, Screen
+from amux.core import events as e
+from amux.core.errors import Refused
+from amux.core.ids import InputId, Principal, RequestId, Seq, SessionRef, TurnId
+from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
+from amux.ports import Draft, Recorded, Session
+from amux.runtime.receive import new_session_id, title_of
+from amux.settings import Settings
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run", epilog='Example: amux run "Summarise the changelog" --engine codex')(run)
+    app.command("send", epilog='Example: amux send 7k3 "also in Chinese"')(send)
+    app.command("attach", epilog="Example: amux attach 7k3 --tail")(attach)
+    app.command("interrupt", epilog="Example: amux interrupt 7k3")(interrupt)
+    app.command("answer", epilog="Example: amux answer 7k3 ask-1 allow")(answer)
+
+
+def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
+    prompt: str,
+    engine: Annotated[str | None, typer.Option(help="Which agent: scripted, codex, claude.")] = None,
+    workspace: Annotated[Path | None, typer.Option(help="The folder it works in; a new one without it.")] = None,
+    target: Annotated[str | None, typer.Option(help="Which target runs it.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, if not the agent's own choice.")] = None,
+    effort: Annotated[str | None, typer.Option(help="The reasoning effort.")] = None,
+    permission: Annotated[Permission, typer.Option(help="bypass, or ask before tools.")] = Permission.bypass,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not follow it.")] = False,
+    json: Json = False,
+) -> None:
+    """Start a Session with its first Turn and follow that to its end. Ctrl-C detaches; the work goes on."""
+    with exits():
+        settings = client_settings()
+        ref = SessionRef(target or settings.target, new_session_id())
+        launch = wiring.launch_settings(settings, ref, engine=engine)
+        if workspace:
+            launch = replace(launch, workspace=str(_folder(workspace)))
+        launch = replace(launch, model=model, effort=effort, permission=permission)
+        _finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
+
+
+async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, as_json: bool) -> int:
+    async with wiring.stores(settings) as parts:
+        said = _input(prompt)
+        await parts.submit.launch(draft, said)
+        session = await parts.sessions.find(str(draft.ref))
+        if detach:
+            print(draft.ref.id)
+            return 0
+        return await _follow(parts, session, Seq(0), said.id, Screen(session, as_json))
+
+
+def send(
+    session: str,
+    text: str,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
+    json: Json = False,
+) -> None:
+    """Say something to a Session: it joins the running Turn or waits for the next, and you are told which."""
+    with exits():
+        _finish(asyncio.run(_send(client_settings(), session, text, wait=wait, as_json=json)))
+
+
+async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json: bool) -> int:
+    async with wiring.stores(settings) as parts:
+        session = await parts.sessions.find(name)
+        said = _input(text)
+        await parts.submit.to(session.key, said)
+        screen = Screen(session, as_json)
+        if wait:
+            return await _follow(parts, session, session.head, said.id, screen)
+        async with aclosing(parts.attach.follow(session.key, session.head)) as grown:
+            async for batch in grown:
+                for recorded in batch:
+                    if (told := _fate(session, said.id, recorded.event)) is not None:
+                        screen.show(recorded) if as_json else print(told)
+                        return UNCERTAIN if "may not have" in told else 0
+    return FAILED
+
+
+def attach(
+    session: str,
+    from_: Annotated[int | None, typer.Option("--from", help="Catch up from behind this seq; 0 is the start.")] = None,
+    tail: Annotated[bool, typer.Option("--tail", help="From the head, with the running Turn's start.")] = False,
+    json: Json = False,
+) -> None:
+    """Catch up, then follow, without gap or repeat. Ctrl-C detaches."""
+    with exits():
+        asyncio.run(_attach(client_settings(), session, from_, tail=tail, as_json=json))
+
+
+async def _attach(settings: Settings, name: str, after: int | None, *, tail: bool, as_json: bool) -> None:
+    async with wiring.stores(settings) as parts:
+        session = await parts.sessions.find(name)
+        screen, position = Screen(session, as_json), Seq(after or 0)
+        if tail:
+            head = await parts.attach.head(session.key)
+            position = head.seq
+            if head.started:
+                screen.show(head.started)
+        async with aclosing(parts.attach.follow(session.key, position)) as grown:
+            async for batch in grown:
+                for recorded in batch:
+                    screen.show(recorded)
+
+
+def interrupt(session: str, json: Json = False) -> None:
+    """Ask the running Turn to stop. What its tools have done stays done."""
+    with exits():
+        asyncio.run(_control(client_settings(), session, Interrupt(_id(), _me(), None, _name()), as_json=json))
+
+
+def answer(session: str, request: str, verdict: Annotated[Verdict, typer.Argument()], json: Json = False) -> None:
+    """Answer a permission request. The first answer counts."""
+    with exits():
+        control = Answer(_id(), _me(), RequestId(request), verdict, _name())
+        asyncio.run(_control(client_settings(), session, control, as_json=json))
+
+
+async def _control(settings: Settings, name: str, control: Interrupt | Answer, *, as_json: bool) -> None:
+    async with wiring.stores(settings) as parts:
+        session = await parts.sessions.find(name)
+        if session.owner is None:
+            raise Refused(f"Nothing runs in {session.ref.id[:6]}, so there is nothing to do.")
+        await parts.submit.to(session.key, control)
+        async with aclosing(parts.attach.follow(session.key, session.head)) as grown:
+            async for batch in grown:
+                for recorded in batch:
+                    if _settles(control, recorded.event):
+                        _told(session, recorded, as_json=as_json)
+                        return
+
+
+def _settles(control: Interrupt | Answer, event: e.Event) -> bool:
+    match event:
+        case e.ControlRefused(id):
+            return id == control.id
+        case e.InterruptRequested():
+            return isinstance(control, Interrupt)
+        case e.PermissionResolved(_, request):
+            return isinstance(control, Answer) and request == control.request
+        case _:
+            return False
+
+
+def _told(session: Session, recorded: Recorded, *, as_json: bool) -> None:
+    match recorded.event:
+        case e.ControlRefused(_, _, e.Refusal.nothing_runs):
+            raise Refused(f"Nothing runs in {session.ref.id[:6]}; nothing was changed.")
+        case e.ControlRefused(_, _, e.Refusal.already_interrupting):
+            raise Refused("It is being interrupted already.")
+        case e.ControlRefused():
+            raise Refused("That is over: the Turn or the request is gone. Nothing was changed.")
+    if as_json:
+        Screen(session, as_json=True).show(recorded)
+    elif isinstance(recorded.event, e.InterruptRequested):
+        print(f"Interrupting Turn {recorded.event.turn} of {session.ref.id[:6]}. Finished steps stay.")
+    else:
+        print("Answered.")
+
+
+async def _follow(parts: wiring.Stores, session: Session, after: Seq, said: InputId, screen: Screen) -> int:
+    """Draw until the Turn that took our input has ended, and answer how."""
+    mine: TurnId | None = None
+    async with aclosing(parts.attach.follow(session.key, after)) as grown:
+        async for batch in grown:
+            for recorded in batch:
+                screen.show(recorded)
+                match recorded.event:
+                    case e.TurnStarted(turn, ids) | e.InputSteered(turn, ids) if said in ids:
+                        mine = turn
+                    case e.SubmissionFailed(ids, reason) if said in ids:
+                        return UNCERTAIN if reason is e.FailReason.uncertain else FAILED
+                    case e.InputCancelled(ids) if said in ids:
+                        return FAILED
+                    case e.TurnFinished(turn, outcome) if turn == mine:
+                        if not screen.as_json:
+                            print(f'  amux send {session.ref.id[:6]} "..."   goes on with it', file=sys.stderr)
+                        return 0 if outcome is e.Outcome.completed else FAILED
+    return FAILED
+
+
+def _fate(session: Session, said: InputId, event: e.Event) -> str | None:
+    short = session.ref.id[:6]
+    match event:
+        case e.InputSteered(turn, ids) if said in ids:
+            return f"steered into turn {turn} of {short}"
+        case e.TurnStarted(turn, ids) if said in ids:
+            return f"started turn {turn} of {short}"
+        case e.InputQueued(ids, reason) if said in ids:
+            return f"queued in {short}: {REASONS[reason]}"
+        case e.SubmissionFailed(ids, reason, detail) if said in ids:
+            return "may not have arrived; not sent again" if reason is e.FailReason.uncertain else f"not run: {detail}"
+        case _:
+            return None
+
+
+def _input(text: str) -> Input:
+    if not text.strip():
+        raise Refused("There is nothing to say: give a text.")
+    return Input(_id(), text, _me(), Authorization(_me()), int(time.time() * 1000), _name())
+
+
+def _id() -> InputId:
+    return InputId(f"cli:{getpass.getuser()}:{secrets.token_hex(8)}")
+
+
+def _me() -> Principal:
+    return Principal(f"cli:{getpass.getuser()}")
+
+
+def _name() -> str:
+    return getpass.getuser()
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise Refused(f"{path} is no folder: give an existing one to work in.")
+    return path.resolve()
+
+
+def _finish(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
