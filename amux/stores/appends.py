@@ -14,9 +14,8 @@ import structlog
 
 from amux.core import codec
 from amux.core.errors import Broken, Stale, Unavailable
-from amux.core.events import Event, TurnFinished, TurnStarted
+from amux.core.events import Event, TurnStarted
 from amux.core.ids import Seq, SessionKey, TurnId
-from amux.core.session import State
 from amux.ports import Append, Fence
 from amux.stores.batch import Batch
 from amux.stores.postgres import SEPARATOR, Backoff, Failure, Postgres, judge, numbers, texts
@@ -25,13 +24,14 @@ log = structlog.stdlib.get_logger()
 LANES = 2  # statements under way at once; a Session keeps to its own lane
 CHECKPOINT_EVERY = 1_000  # events
 
+# `coalesce` keeps the planner from reading the whole backlog by the index of unaccepted inputs.
 APPEND = """
 with r as (select * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::int[], %s::int[], %s::text[],
                                 %s::bigint[], %s::bigint[], %s::text[], %s::bool[], string_to_array(%s, E'\\x1e', ''))
            r(sid, epoch, token, head, n, k, label, open_turn, open_seq, native_id, shown, checkpoint)),
  u as (select * from unnest(%s::bigint[], %s::text[], %s::bigint[]) u(sid, id, seq)),
  c as (select u.sid, count(distinct i.input_id) k from u
-       join inputs i on i.input_id = u.id and i.session = u.sid and i.accepted_seq is null group by u.sid),
+       join inputs i on i.input_id = u.id and i.session = u.sid and coalesce(i.accepted_seq, 0) = 0 group by u.sid),
  ok as (select r.* from r left join c on c.sid = r.sid where r.k = coalesce(c.k, 0) order by r.sid),
  f as (update sessions s set head_seq = s.head_seq + ok.n, label = ok.label, native_id = ok.native_id,
          open_turn = ok.open_turn,
@@ -55,19 +55,19 @@ where s.key = %s and s.epoch = %s and s.token = %s and s.head_seq = %s and t.seq
 
 
 class Publish(Protocol):
-    """Tells readers what grew: Session, first seq, time, and the events as `encoded` made them. Never waits."""
+    """Tells readers what grew: Session, first seq, time, and the events as `encode` made them. Never waits."""
 
-    def __call__(self, session: SessionKey, first: int, at: float, events: "Sequence[Encoded]") -> None: ...
+    def __call__(self, session: SessionKey, first: int, at: float, events: "Encoded") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An event as its row will be. It is encoded once, for the append and for the nudge."""
+    """Events column by column, encoded once for the append and for the nudge."""
 
-    kind: str
-    version: int
-    turn: TurnId | None
-    payload: str
+    kinds: Sequence[str]
+    versions: Sequence[int]
+    payloads: Sequence[str]
+    turns: Sequence[TurnId | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ class Write:
     session: SessionKey
     fence: Fence
     step: Append
-    events: Sequence[Encoded]
+    events: Encoded
     checkpoint: str
     open_seq: int | None
 
     @property
     def head(self) -> Seq:
         """Where the Timeline stands afterwards."""
-        return Seq(self.fence.head + len(self.events))
+        return Seq(self.fence.head + len(self.step.events))
 
 
 class Snag(Enum):
@@ -138,7 +138,7 @@ class Appender:
                 rows = await self._postgres.run(APPEND, _parameters([write]))
         except Exception as fault:
             if judge(fault) is Failure.fault:
-                log.exception("append_broken", session=write.session, kinds=[e.kind for e in write.events])
+                log.exception("append_broken", session=write.session, kinds=list(write.events.kinds))
                 raise Broken(f"session {write.session} cannot write: {type(fault).__name__}") from fault
             return Snag.later
         return rows[0][1] if rows else None
@@ -148,33 +148,27 @@ class Appender:
         fence = write.fence
         parameters = (write.session, fence.epoch, fence.token, write.head, fence.head)
         rows = await self._postgres.ask(WRITTEN, parameters, patience=self._patience)
-        if [(kind, payload) for kind, payload, _ in rows] != [(e.kind, e.payload) for e in write.events]:
+        if [row[:2] for row in rows] != list(zip(write.events.kinds, write.events.payloads, strict=True)):
             raise Stale(f"session {write.session} is not at epoch {fence.epoch}, seq {fence.head} any more")
         return float(rows[-1][2])
 
 
+def encode(events: Sequence[Event]) -> Encoded:
+    """Events as their rows will be."""
+    kinds, versions, payloads = zip(*map(codec.encode, events), strict=True)
+    return Encoded(kinds, versions, payloads, [getattr(event, "turn", None) for event in events])
+
+
 def _prepared(session: SessionKey, fence: Fence, step: Append) -> Write:
-    events = [Encoded(*_parts(event)) for event in step.events]
-    before, after = fence.head // CHECKPOINT_EVERY, (fence.head + len(events)) // CHECKPOINT_EVERY
-    due = after > before or any(isinstance(event, TurnFinished) for event in step.events)
+    events, head = encode(step.events), fence.head
+    due = "turn_finished" in events.kinds or (head + len(step.events)) // CHECKPOINT_EVERY > head // CHECKPOINT_EVERY
     checkpoint = codec.encode_state(step.state) if due else ""
-    return Write(session, fence, step, events, checkpoint, _open_seq(fence.head, step))
-
-
-def _parts(event: Event) -> tuple[str, int, TurnId | None, str]:
-    kind, version, payload = codec.encode(event)
-    return kind, version, getattr(event, "turn", None), payload
-
-
-def _open_seq(head: Seq, step: Append) -> int | None:
-    """The seq of the running Turn's start if it is among these events."""
-    running: State = step.state
-    starts = (
-        head + offset
-        for offset, event in enumerate(step.events, 1)
-        if isinstance(event, TurnStarted) and running.turn and event.turn == running.turn.id
-    )
-    return next(starts, None)
+    running = step.state.turn
+    open_seq = None
+    if running and "turn_started" in events.kinds:
+        starts = (seq for seq, event in enumerate(step.events, head + 1) if isinstance(event, TurnStarted))
+        open_seq = max(starts)  # the running Turn is the one that started last
+    return Write(session, fence, step, events, checkpoint, open_seq)
 
 
 def _parameters(writes: list[Write]) -> tuple[object, ...]:
@@ -182,13 +176,12 @@ def _parameters(writes: list[Write]) -> tuple[object, ...]:
     writes = sorted(writes, key=lambda write: write.session)
     states = [write.step.state for write in writes]
     accepts = [(w.session, id_, w.fence.head + offset) for w in writes for id_, offset in w.step.accepts]
-    events = list(chain.from_iterable(write.events for write in writes))
     return (
         numbers([w.session for w in writes]),
         numbers([w.fence.epoch for w in writes]),
         texts([w.fence.token for w in writes]),
         numbers([w.fence.head for w in writes]),
-        numbers([len(w.events) for w in writes]),
+        numbers([len(w.step.events) for w in writes]),
         numbers([len(w.step.accepts) for w in writes]),
         texts([state.label for state in states]),
         numbers([state.turn.id if state.turn else None for state in states]),
@@ -200,10 +193,10 @@ def _parameters(writes: list[Write]) -> tuple[object, ...]:
         texts([id_ for _, id_, _ in accepts]),
         numbers([seq for _, _, seq in accepts]),
         codec.CHECKPOINT,
-        numbers([w.session for w in writes for _ in w.events]),
-        numbers([seq for w in writes for seq in range(w.fence.head + 1, w.head + 1)]),
-        numbers([e.turn for e in events]),
-        texts([e.kind for e in events]),
-        numbers([e.version for e in events]),
-        SEPARATOR.join([e.payload for e in events]),
+        "{" + ",".join([",".join([str(w.session)] * len(w.step.events)) for w in writes]) + "}",
+        "{" + ",".join([",".join(map(str, range(w.fence.head + 1, w.head + 1))) for w in writes]) + "}",
+        numbers(chain.from_iterable([w.events.turns for w in writes])),
+        "{" + ",".join([",".join(w.events.kinds) for w in writes]) + "}",  # plain words
+        "{" + ",".join([",".join(map(str, w.events.versions)) for w in writes]) + "}",
+        SEPARATOR.join([SEPARATOR.join(w.events.payloads) for w in writes]),
     )

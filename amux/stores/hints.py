@@ -111,7 +111,7 @@ class RedisNudges:
         self._readers: defaultdict[str, set[Reader]] = defaultdict(set)
         self._subscription: Subscription | None = None
 
-    def publish(self, session: SessionKey, first: int, at: float, events: Sequence[Encoded]) -> None:
+    def publish(self, session: SessionKey, first: int, at: float, events: Encoded) -> None:
         """Tell readers. Never waits, never fails."""
         if self._unsent >= MOST_UNSENT:
             return
@@ -185,9 +185,10 @@ class Reader:
                 yield message
 
 
-def nudge(first: int, at: float, events: Sequence[Encoded]) -> str:
+def nudge(first: int, at: float, events: Encoded) -> str:
     """The message for readers; the payloads go as they were encoded for the append."""
-    parts = [f'["{e.kind}",{e.version},{"null" if e.turn is None else e.turn},{e.payload}]' for e in events]
+    rows = zip(events.kinds, events.versions, events.turns, events.payloads, strict=True)
+    parts = [f'["{kind}",{v},{"null" if turn is None else turn},{payload}]' for kind, v, turn, payload in rows]
     return f"[{first},{at!r},[{','.join(parts)}]]"
 
 

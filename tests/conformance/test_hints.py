@@ -45,7 +45,7 @@ async def test_a_reader_looks_once_and_then_hears_what_grows(side: Side) -> None
     events = (TurnStarted(TurnId(1), (), Cause.input),) * 2
     await side.a.timeline.append(key, owner.fence, Append(events, fold(events)))
     assert list(await news(live)) == list(await side.b.timeline.read(key, Seq(0), limit=9))
-    await live.aclose()  # type: ignore[attr-defined]
+    await live.aclose()
 
 
 async def test_two_readers_of_one_session(side: Side) -> None:
@@ -59,7 +59,7 @@ async def test_two_readers_of_one_session(side: Side) -> None:
     events = (TurnStarted(TurnId(1), (), Cause.input),)
     fence = await side.a.timeline.append(key, owner.fence, Append(events, fold(events)))
     assert list(await news(first)) == list(await news(second))
-    await first.aclose()  # type: ignore[attr-defined]
+    await first.aclose()
     await side.a.timeline.append(key, fence, Append(events, fold(events)))
     assert [recorded.seq for recorded in await news(second)] == [2]
-    await second.aclose()  # type: ignore[attr-defined]
+    await second.aclose()
