@@ -239,10 +239,16 @@ class Process:
             self._ending = self._loop.create_task(self._end(), name=f"end of {self.name}")
 
     async def _end(self) -> None:
-        await asyncio.to_thread(self._popen.wait)
-        if self._told.startswith(b"running ") and b"\nended " not in self._told:
-            with contextlib.suppress(guard.Failed):  # it does not die; the next Guard says so
-                await asyncio.to_thread(guard.clear, self._lock)
+        try:
+            await asyncio.to_thread(self._popen.wait)
+            if self._told.startswith(b"running ") and b"\nended " not in self._told:
+                with contextlib.suppress(guard.Failed):  # something does not die; the next Guard says so
+                    await asyncio.to_thread(guard.clear, self._lock)
+        finally:
+            self._close()
+            self._ended.set_result(self._account())
+
+    def _close(self) -> None:
         self._stdin.close()
         for reader in (self._stdout, self._stderr):
             reader.drain()
@@ -251,7 +257,6 @@ class Process:
                 pipe.close()
         if not self._started.done():
             self._started.set_result("failed guard")
-        self._ended.set_result(self._account())
 
     def _account(self) -> End:
         """The Guard's last word, unless we had passed a verdict ourselves."""
