@@ -54,7 +54,7 @@ def error(code: int, said: str, call: str) -> Exception:
 
     An unknown code is Uncertain: what it leaves behind is not known either."""
     if code in BAD_CREDENTIALS:
-        return Refused(f"{CREDENTIALS} (code {code})")
+        return Refused(f"{CREDENTIALS} (code {code})", key="bad_credentials")
     if code in SCOPE:
         scopes = ", ".join(dict.fromkeys(re.findall(r"[a-z]+(?::[a-z0-9_.]+)+", said))) or "see its answer in the log"
         return Refused(

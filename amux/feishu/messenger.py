@@ -41,7 +41,7 @@ class FeishuMessenger:
         if answer.code:
             log.warning("feishu_no_entities", app=row.place.app, code=answer.code)
             return row
-        return replace(row, card_id=str(answer.data["card_id"]))
+        return replace(row, card_id=answer.made("card_id"))
 
     async def send_card(self, row: CardRow, card: Mapping[str, object]) -> CardRow:
         """Show it as a reply in its place; answer the row with its message id, and with the topic that Feishu opened.
@@ -57,7 +57,7 @@ class FeishuMessenger:
         else:
             answer = await _drawn(partial(self._send, row), card)
         thread = row.place.thread or answer.data.get("thread_id") or None
-        return replace(row, message_id=str(answer.data["message_id"]), place=replace(row.place, thread=thread))
+        return replace(row, message_id=answer.made("message_id"), place=replace(row.place, thread=thread))
 
     async def update_card(self, row: CardRow, card: Mapping[str, object], *, sequence: int) -> None:
         """Replace the whole card. An entity's older state is refused by Feishu, and that counts as done (H12).
@@ -169,7 +169,7 @@ async def _listed(api: OpenApi, row: CardRow, thread: str | None, since_ms: floa
     for _ in range(PAGES):
         page = (await api.repeat("GET", MESSAGES, query=query)).data
         for message in page.get("items") or ():
-            if int(message["create_time"]) < since_ms:
+            if int(message.get("create_time") or 0) < since_ms:
                 return
             yield message
         if not page.get("has_more"):

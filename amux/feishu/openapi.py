@@ -39,6 +39,12 @@ class Answer:
         data = self.body.get("data")
         return data if isinstance(data, dict) else {}
 
+    def made(self, key: str) -> str:
+        """The id of what the call made. Raises Uncertain when the answer lacks it."""
+        if isinstance(made := self.data.get(key), str) and made:
+            return made
+        raise Uncertain(f"Feishu says that it is done, without the {key} of what was done.")
+
 
 def http_client() -> httpx2.AsyncClient:
     """The one client of a process; its connections are shared by all apps. A proxy is never used for loopback."""
@@ -167,9 +173,11 @@ class OpenApi:
                 raise Unavailable("Feishu did not answer for a token; nothing was sent. It is tried again.") from e
             if answer.code != 0:
                 raise codes.error(answer.code, str(answer.body.get("msg", "")), f"POST {AUTH_PATH}")
-            lasts = float(answer.body.get("expire", 0))
-            self._token = _Token(str(answer.body["tenant_access_token"]), asked + lasts - min(300, lasts / 2))
-            return self._token.value
+            match answer.body:
+                case {"tenant_access_token": str(value), "expire": int(lasts)}:
+                    self._token = _Token(value, asked + lasts - min(300, lasts / 2))
+                    return value
+            raise Unavailable("Feishu answered without a token; nothing was sent. It is tried again.")
 
     async def _send(
         self,

@@ -1,5 +1,6 @@
 """Cards on the sandbox platform: shown once, changed in order, found again, and answered elsewhere when theirs is gone."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -142,6 +143,17 @@ async def test_a_lost_update_is_repeated_and_counts_once(world: World, messenger
     world.faults.arm(RestFault.answer_lost, method="PUT", path="/cardkit/")
     await messenger.update_card(got, card("two"), sequence=2)
     assert contents(world) == [["one", "two"]]
+
+
+async def test_with_feishus_own_limits_every_card_is_shown_once() -> None:
+    """Five a second in one group, shared by all that is said there: what is held back comes later, and once (H60)."""
+    world = small_world()
+    async with serving(platform(world)) as domain, http_client() as http:
+        messenger = FeishuMessenger({CODER: OpenApi(http, domain=domain, app=CODER, secret=CODER_SECRET)})
+        message, _ = asked(world)
+        rows = [row(world, message, uuid=f"u-{n}") for n in range(8)]
+        await asyncio.gather(*(shown(messenger, each, each.uuid) for each in rows))
+    assert sorted(contents(world)) == [[f"u-{n}"] for n in range(8)]
 
 
 async def test_an_outage_is_told(world: World, messenger: FeishuMessenger) -> None:

@@ -60,14 +60,14 @@ async def test_the_bots_own_id(domain: str) -> None:
         assert await api.bot_open_id() == open_id(CODER, CODER)
 
 
-@pytest.mark.parametrize("path", ["call", "long connection"])
-async def test_a_wrong_secret_is_refused_by_the_name_of_its_setting(domain: str, path: str) -> None:
+async def test_a_wrong_secret_is_refused_by_the_name_of_its_setting(domain: str) -> None:
     async with client(domain, secret="wrong") as api:
         with pytest.raises(Refused) as refused:
             await api.repeat("GET", "/open-apis/bot/v3/info")
     assert "AMUX_FEISHU_APP_SECRET" in str(refused.value)
     assert "Credentials & Basic Info" in str(refused.value)
     assert "wrong" not in str(refused.value)
+    assert refused.value.key == "bad_credentials"
 
 
 Respond = Callable[[httpx2.Request], httpx2.Response]
@@ -131,6 +131,19 @@ async def test_a_token_that_ends_soon_is_renewed_before_it_does(domain: str) -> 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         api = OpenApi(http, domain="http://feishu", app=CODER, secret="s")
         assert [(await api.call("GET", "/x")).data["by"] for _ in range(2)] == ["Bearer t-1", "Bearer t-2"]
+
+
+@pytest.mark.parametrize("body", [{"code": 0}, {"code": 0, "tenant_access_token": "t", "expire": "soon"}])
+async def test_an_answer_without_a_token_is_no_token(body: dict[str, object]) -> None:
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200, json=body))) as http:
+        api = OpenApi(http, domain="http://feishu", app=CODER, secret="s")
+        with pytest.raises(Unavailable):
+            await api.call("GET", "/x")
+
+
+async def test_an_answer_without_what_it_made_is_uncertain() -> None:
+    with pytest.raises(Uncertain, match="message_id"):
+        Answer(0, {"code": 0, "data": {}}).made("message_id")
 
 
 async def test_a_dead_token_is_replaced_once_and_the_call_made_once(world: World, domain: str) -> None:
