@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 
+from amux.sandbox import frames
 from amux.sandbox.app import create
 from amux.sandbox.feishu import CODER, PAYMENTS, serving, small_world
+from amux.sandbox.frames import Frame
 from amux.sandbox.pace import UNLIMITED
 from amux.sandbox.page.routes import Fate
 from amux.sandbox.records import ChatId, Message, MessageId, Revision, ThreadId, Via, dumps
 from amux.sandbox.world import World
-from tests.sandbox.conftest import PATIENT, Cloud
+from tests.sandbox.conftest import PATIENT, Cloud, Phone
 
 
 @asynccontextmanager
@@ -101,3 +104,11 @@ def send(
 
 def revise(world: World, message: MessageId, content: dict[str, Any]) -> None:
     world.revise(message, dumps(content), Via.patched)
+
+
+async def pushed(phone: Phone) -> AsyncIterator[tuple[Frame, dict[str, Any]]]:
+    """Every event that comes, however long it takes: a person is not in a hurry."""
+    async for data in phone.socket:
+        assert isinstance(data, bytes)
+        frame = frames.decode(data)
+        yield frame, json.loads(frame.payload)

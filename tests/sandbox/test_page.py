@@ -12,7 +12,7 @@ import pytest
 
 from amux.sandbox.changes import ChangeKind
 from amux.sandbox.feishu import CODER, OPS, PAYMENTS, USER_A, USER_B, USER_C
-from amux.sandbox.page import cards, markdown, render, stream, view
+from amux.sandbox.page import cards, markdown, render, routes, stream, view
 from amux.sandbox.page.view import Reader, Spot
 from amux.sandbox.records import ThreadId, dumps, private_chat_id
 from amux.sandbox.world import World
@@ -197,7 +197,8 @@ async def test_a_receipt_hangs_below_what_it_answers_and_an_answer_stands_by_its
 
 async def test_a_message_waits_visibly_until_the_bot_has_it(a_world: World) -> None:
     spot = opened(a_world)
-    assert [said.undelivered for said in view.messages(a_world, spot)] == [True]
+    (drawn,) = shown(a_world, spot).values()
+    assert "Waits for the bot to connect" in drawn
 
 
 async def test_the_page_is_whole_without_script(sandbox: Cloud) -> None:
@@ -364,6 +365,17 @@ async def test_the_fate_line_is_amuxs_answer_and_nothing_else() -> None:
     ]
 
 
+async def test_the_page_does_not_wait_for_a_fate_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "FATE_SECONDS", 0.05)
+
+    async def fate(person: str, chat: str, topic: str | None, words: str) -> None:
+        await asyncio.Event().wait()
+
+    async with page_of(world(), fate) as sandbox, sandbox.phone():
+        page = await sandbox.http.get("/sandbox")
+        assert '<p class="fate" id="fate"></p>' in page.text
+
+
 # -- the stream
 
 
@@ -386,8 +398,15 @@ async def test_patches_lead_to_what_a_fresh_page_shows(a_world: World) -> None:
     revise(a_world, answer, done())
     assert follow() == ["chats", f"m-{answer}"]
     added = a_world.say(USER_A, PAYMENTS, "also this", topic=spot.topic)
-    send(a_world, joined(), thread=spot.topic, answers=added)
+    assert follow() == ["chats", f"m-{added}"]
+    receipt = send(a_world, joined(), thread=spot.topic, answers=added)
     follow()
+    revise(a_world, receipt, running())  # now it is a message of its own
+    assert f"m-{receipt}" in follow()
+    assert f"m-{receipt}" in held
+    revise(a_world, receipt, joined())  # and now it is none again
+    follow()
+    assert f"m-{receipt}" not in held
     a_world.recall(USER_A, added)
     follow()
     a_world.log.note(ChangeKind.send_refused, chat=PAYMENTS, thread=spot.topic, app=CODER, code=230099, reason="why")

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from amux.sandbox.feishu import PAYMENTS, USER_B
 from amux.sandbox.records import MessageId, ThreadId
 from tests.sandbox.conftest import Cloud, Phone
-from tests.sandbox.pages import done, joined, page_of, revise, running, send, world
+from tests.sandbox.pages import done, joined, page_of, pushed, revise, running, send, world
 
 pytestmark = pytest.mark.browser
 
@@ -63,8 +63,7 @@ async def answered(sandbox: Cloud) -> tuple[MessageId, ThreadId]:
 
 async def serve_clicks(phone: Phone, toast: str) -> None:
     """The bot's side: take everything, and answer each click with a toast."""
-    while True:
-        frame, event = await phone.event()
+    async for frame, event in pushed(phone):
         clicked = event["header"]["event_type"] == "card.action.trigger"
         await phone.ack(frame, data={"toast": {"type": "info", "content": toast}} if clicked else None)
 

@@ -107,15 +107,18 @@ function say(form, text, fields) {
 }
 async function post(letter) {
   const word = letter.shown.querySelector("[data-sending]"), withdraw = letter.shown.querySelector("button");
-  word.textContent = word.dataset.sending;
-  withdraw.hidden = true;
+  const mark = (late) => {
+    word.textContent = late ? word.dataset.unsent : word.dataset.sending;
+    letter.shown.querySelector(".st").classList.toggle("wait", late);
+    withdraw.hidden = !late;
+  };
+  mark(false);
   let answer;
   try {
     answer = await fetch(letter.action, { method: "POST", body: letter.fields, headers: { Accept: "application/json" } });
   } catch {
     unsent.push(letter);
-    word.textContent = word.dataset.unsent;
-    withdraw.hidden = false;
+    mark(true);
     withdraw.onclick = (e) => { e.preventDefault(); unsent = unsent.filter((l) => l !== letter); letter.shown.remove(); };
     return lost();
   }

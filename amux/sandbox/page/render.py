@@ -83,18 +83,19 @@ class Page:
     title: str
     note: str
     start: bool
+    fate: str | None
     mention: bool
     position: str
 
 
 def page(shown: Page) -> str:
     me = next(p for p in shown.people if p.id == shown.here.reader.person)
-    values = {name: getattr(shown, name) for name in ("people", "messages", "title", "note", "start", "mention")}
+    values = {
+        name: getattr(shown, name) for name in ("people", "messages", "title", "note", "start", "fate", "mention")
+    }
     stream = shown.here.url("/sandbox/stream", **{"from": shown.position})
     fate = shown.here.url("/sandbox/fate")
-    return _fill(
-        "page.html", shown.here, me=me, rows=shown.rows, stream=stream, fate_url=fate, fate=None, tries=TRIES, **values
-    )
+    return _fill("page.html", shown.here, me=me, rows=shown.rows, stream=stream, fate_url=fate, tries=TRIES, **values)
 
 
 def message(here: Here, said: Said) -> str:

@@ -1,6 +1,7 @@
 """The page's addresses: what a browser asks for and what a person does. Every act is a form that works without script;
 with it, the same address answers JSON. Judges nothing: who may drive the bot is the bot's to say."""
 
+import asyncio
 import re
 import secrets
 from collections import OrderedDict
@@ -38,6 +39,7 @@ HEADERS = {
 LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]|testserver)(:\d+)?")
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 REMEMBERED = 1000
+FATE_SECONDS = 1.0
 
 
 class Site:
@@ -61,7 +63,9 @@ class Site:
 
     async def page(self, request: Request) -> Response:
         reader, spot = self._place(request, request.query_params)
-        response = HTMLResponse(render.page(self._shown(reader, spot)))
+        in_group = self._world.chats[spot.chat].mode is not ChatMode.private
+        fate = await self._told(reader, spot, {"mention": "1" if in_group else ""})
+        response = HTMLResponse(render.page(self._shown(reader, spot, fate)))
         if "lang" in request.query_params:
             response.set_cookie("lang", reader.lang, max_age=31_536_000, samesite="lax")
         return response
@@ -74,14 +78,9 @@ class Site:
 
     async def fate(self, request: Request) -> Response:
         """The line above the composer, for what is written in it now."""
-        asked = request.query_params
-        reader, spot = self._place(request, asked)
-        here = stream.here(self._world, reader, spot)
-        text = f"@{here.bot.name} {asked.get('text', '')}" if asked.get("mention") else asked.get("text", "")
-        told = (
-            await self._fate(reader.person, spot.chat, spot.topic, text) if self._fate and here.bot.connected else None
-        )
-        return HTMLResponse(render.fate(here, told[reader.lang] if told else None))
+        reader, spot = self._place(request, request.query_params)
+        fate = await self._told(reader, spot, request.query_params)
+        return HTMLResponse(render.fate(stream.here(self._world, reader, spot), fate))
 
     async def say(self, request: Request) -> Response:
         """A message from the composer. `key` is the browser's own name for it: sent again, it is the same message."""
@@ -115,6 +114,19 @@ class Site:
         answer = await self._world.click(reader.person, MessageId(form["message"]), value=button.value)
         return self._answer(request, reader, spot, {"toast": _toast(answer, reader.lang)})
 
+    async def _told(self, reader: Reader, spot: Spot, asked: Form) -> str | None:
+        """What amux says sending would do; None while it says nothing, or not in time."""
+        bot = stream.here(self._world, reader, spot).bot
+        if self._fate is None or not bot.connected:
+            return None
+        text = f"@{bot.name} {asked.get('text', '')}" if asked.get("mention") else asked.get("text", "")
+        try:
+            async with asyncio.timeout(FATE_SECONDS):
+                told = await self._fate(reader.person, spot.chat, spot.topic, text)
+        except TimeoutError:
+            return None
+        return told[reader.lang] if told else None
+
     def _button(self, form: Form) -> cards.Button:
         revisions = self._world.message(MessageId(form.get("message", ""))).revisions
         number = form.get("revision", "")
@@ -134,7 +146,7 @@ class Site:
         known = theme if theme in ("light", "dark") else "auto"
         return Reader(person, "zh" if lang == "zh" else "en", known), spot
 
-    def _shown(self, reader: Reader, spot: Spot) -> render.Page:
+    def _shown(self, reader: Reader, spot: Spot, fate: str | None) -> render.Page:
         world, chat = self._world, self._world.chats[spot.chat]
         word, new = render.word, chat.mode is ChatMode.topics and spot.topic is None
         names = [world.people[p].name for p in sorted(chat.members)] + [world.bots[b].name for b in sorted(chat.bots)]
@@ -148,6 +160,7 @@ class Site:
             title=word(reader.lang, "new_topic") if new else view.title(world, spot),
             note=" · ".join([*about, ", ".join(names)]),
             start=not messages,
+            fate=fate,
             mention=chat.mode is not ChatMode.private,
             position=f"{self._boot}-{world.log.head}",
         )

@@ -2,7 +2,7 @@
 Pure reading: it changes nothing, keeps nothing and knows no HTML."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from amux.sandbox.changes import Change, ChangeKind
@@ -113,22 +113,36 @@ def people(world: World, uninvited: Collection[PersonId]) -> tuple[Who, ...]:
 
 
 def rows(world: World, person: PersonId) -> tuple[Row, ...]:
-    """The person's chats; below a group of topics its topics, newest first, after the door to a new one."""
-    return tuple(row for chat in world.chats.values() if person in chat.members for row in _rows_of(world, chat))
+    """The person's chats; below a chat its topics, newest first, and the door to a new one where all is in topics."""
+    marks = _marks(world)
+    mine = (chat for chat in world.chats.values() if person in chat.members)
+    return tuple(row for chat in mine for row in _rows_of(world, chat, marks))
 
 
-def _rows_of(world: World, chat: Chat) -> Iterator[Row]:
+def _rows_of(world: World, chat: Chat, marks: Mapping[str, str]) -> Iterator[Row]:
     notes = {ChatMode.topics: "bound_topic", ChatMode.group: "bound_mention", ChatMode.private: "bound_private"}
     bot = bot_of(world, chat)
     who = _bot(bot) if chat.mode is ChatMode.private else Who(chat.id, chat.name, chat.name[:2], "")
     flows = chat.mode is not ChatMode.topics  # else the chat itself holds nothing but topics
-    yield Row(Spot(chat.id), chat.name, notes[chat.mode], who, mark=_mark(world, Spot(chat.id)) if flows else "")
+    yield Row(Spot(chat.id), chat.name, notes[chat.mode], who, mark=marks.get(chat.id, "") if flows else "")
     if not flows:
         yield Row(Spot(chat.id), inside=True)
     for topic in reversed(world.topics.values()):
         if topic.chat == chat.id:
             spot = Spot(chat.id, topic.id)
-            yield Row(spot, title(world, spot), inside=True, mark=_mark(world, spot))
+            yield Row(spot, title(world, spot), inside=True, mark=marks.get(topic.id, ""))
+
+
+def _marks(world: World) -> dict[str, str]:
+    """By chat and topic, what the bot's cards there say by their colour: one waits for a person, or one runs."""
+    found: dict[str, str] = {}
+    for message in world.messages.values():
+        card = read(message.content) if message.card is not None and message.recalled_ms is None else None
+        mark = {"orange": "wait", "blue": "run"}.get(card.look if isinstance(card, Card) else "")
+        for place in (message.chat, message.thread):
+            if mark and place and found.get(place) != "wait":
+                found[place] = mark
+    return found
 
 
 def title(world: World, spot: Spot) -> str:
@@ -139,13 +153,6 @@ def title(world: World, spot: Spot) -> str:
     words = "".join(p.text for p in _pieces(root) if not p.mention).strip()
     first = words.partition("\n")[0] or root.text
     return first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-
-
-def _mark(world: World, spot: Spot) -> str:
-    """What the bot's cards here say by their colour: one waits for a person, or one runs."""
-    cards = (read(m.content) for m in _in(world, spot) if m.card is not None and m.recalled_ms is None)
-    looks = {card.look for card in cards if isinstance(card, Card)}
-    return "wait" if "orange" in looks else "run" if "blue" in looks else ""
 
 
 def messages(world: World, spot: Spot) -> tuple[Said, ...]:
