@@ -33,7 +33,9 @@ def test_procfile_has_one_plain_line_a_service() -> None:
 
 def test_compose_accepts_the_file_with_every_service(folder: Path) -> None:
     done = compose(folder, "config", "--services", password="x1")
-    assert (done.returncode, sorted(done.stdout.split())) == (0, sorted([*SERVICES, "schema", "postgres", "redis"])), done.stderr
+    assert (done.returncode, sorted(done.stdout.split())) == (0, sorted([*SERVICES, "schema", "postgres", "redis"])), (
+        done.stderr
+    )
 
 
 def test_compose_runs_what_the_procfile_runs() -> None:
