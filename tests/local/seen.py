@@ -29,9 +29,9 @@ def _open_files(descriptors: Path) -> Iterator[Path]:
                 yield link.readlink()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool], *, seconds: float = DEADLINE_SECONDS) -> None:
     """Wait for what the outside world brings about, up to a deadline."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(0.02)

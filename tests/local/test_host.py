@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from amux.local.home import socket_path
-from tests.local.seen import THIS_PYTHON, Program, host, inhabitants, ran, ready
+from amux.local.warden import PATIENCE_SECONDS
+from tests.local.seen import THIS_PYTHON, Program, host, inhabitants, ran, ready, until
 
 pytestmark = [pytest.mark.real, pytest.mark.crash]
 
@@ -42,7 +43,7 @@ def test_a_kill_of_the_supervisor_leaves_nothing_and_loses_nothing(kept_home: Pa
         ready(process)
         rows = committed(kept_home)
         process.kill()
-    assert inhabitants(kept_home) == set()
+        until(lambda: not inhabitants(kept_home), seconds=PATIENCE_SECONDS / 2)  # before the warden's patience ends
     with host(kept_home) as again:
         ready(again)
         assert committed(kept_home) == rows + 1

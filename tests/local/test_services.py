@@ -1,6 +1,7 @@
 """The embedded servers, run for real: what they promise, what they survive, and what they refuse to run on."""
 
 import os
+from contextlib import AsyncExitStack
 from glob import glob
 from pathlib import Path
 
@@ -63,6 +64,19 @@ async def test_what_was_written_outlives_a_kill_of_both(kept_home: Path) -> None
         async with Redis.from_url(servers.urls.redis) as redis:
             assert await redis.get("kept") == b"1"
     assert inhabitants(kept_home) == set()
+
+
+async def test_a_stop_does_not_wait_for_sessions_that_are_open(kept_home: Path) -> None:
+    async with AsyncExitStack() as outlasting:
+        async with Servers(kept_home) as servers:
+            connect = psycopg.AsyncConnection.connect(servers.urls.postgres)
+            session = await outlasting.enter_async_context(await connect)
+            await session.execute("select 1")
+            await servers.supervisor.stop("postgres")
+        log = (kept_home / "logs" / "postgres.log").read_text()
+        assert ("received fast shutdown request" in log, "database system is shut down" in log) == (True, True)
+        with pytest.raises(psycopg.OperationalError):
+            await session.execute("select 1")
 
 
 async def test_the_log_keeps_nothing_that_people_wrote(kept_home: Path) -> None:

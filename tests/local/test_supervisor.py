@@ -176,6 +176,16 @@ async def test_one_that_does_not_stop_is_killed_with_its_group(home: Home, sends
     until(lambda: not inhabitants(home.path))
 
 
+async def test_one_that_is_frozen_stops_in_good_order(home: Home, told: list[Told]) -> None:
+    mark = home.path / "mark"
+    polite = shell("polite", f"trap ': > \"{mark}\"; exit 0' TERM; while :; do sleep 0.01; done", grace=1000)
+    async with asyncio.timeout(5), Supervisor(home, (polite,), tell=told.append) as supervisor:
+        await supervisor.ready()
+        supervisor.freeze("polite")
+        await supervisor.stop("polite")
+    assert mark.exists()
+
+
 async def test_freeze_and_thaw(home: Home) -> None:
     async with Supervisor(home, (shell("one"),)) as supervisor:
         await supervisor.ready()
