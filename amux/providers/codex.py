@@ -90,7 +90,7 @@ class Codex:
         if self._base_url == OPENAI:  # elsewhere only the server knows what it serves
             await self._check(thread, opening.launch)
         if opening.native_id is None:
-            await self._begin(thread, opening.launch)
+            await self._begin(thread, opening)
         else:
             await self._resume(thread, opening.launch, opening.native_id)
 
@@ -100,9 +100,13 @@ class Codex:
         if launch.model and models and launch.model not in models:
             raise Refused(f"Codex has no model {launch.model}. It has: {', '.join(models)}.", key="no_model")
 
-    async def _begin(self, thread: Thread, launch: LaunchSnapshot) -> None:
-        answer = await thread.peer.ask("thread/start", _settings(launch), seconds=self._patience.opening)
+    async def _begin(self, thread: Thread, opening: Opening) -> None:
+        seconds = self._patience.opening
+        answer = await thread.peer.ask("thread/start", _settings(opening.launch), seconds=seconds)
         thread.native_id = str(answer["thread"]["id"])
+        # A thread without a turn has no file and could not be resumed; its name gives it one (H56).
+        name = {"threadId": thread.native_id, "name": f"amux {opening.session}"}
+        await thread.peer.ask("thread/name/set", name, seconds=seconds)
 
     async def _resume(self, thread: Thread, launch: LaunchSnapshot, native_id: str) -> None:
         thread.native_id = native_id
