@@ -35,6 +35,7 @@ class FeishuSettings:
     domain: str
     owner: str | None
     drivers: frozenset[str] | None = None
+    calls_per_minute: int = 1_000  # what the platform grants this app
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,11 @@ def load(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> Setting
     if read.faults:
         raise BadSettings("\n".join(read.faults))
     return settings
+
+
+def environment(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> dict[str, str]:
+    """The environment with what amux.toml sets in it too, for processes that run in another folder."""
+    return {**{_env_name(key): value for key, value in _toml(toml_path, []).items()}, **env}
 
 
 def kombu_url(redis_url: str) -> str:
@@ -210,10 +216,11 @@ def _feishu(read: _Reader) -> FeishuSettings | None:
     if owner and not owner.startswith("ou_"):
         read.fault("feishu_owner", repr(owner), "must be the open_id of a person, ou_...; leave it out for nobody")
     drivers = _people(read, "feishu_drivers")
+    calls = read.whole("feishu_calls_per_minute", 1_000, 20, 1_000_000)
     if bool(app_id) != bool(secret):
         given, missing = ("app_id", "APP_SECRET") if app_id else ("app_secret", "APP_ID")
         read.fault(f"feishu_{given}", "(set)", f"set AMUX_FEISHU_{missing} too; both stand in the app's credentials")
-    return FeishuSettings(app_id, secret, domain, owner, drivers) if app_id and secret else None
+    return FeishuSettings(app_id, secret, domain, owner, drivers, calls) if app_id and secret else None
 
 
 def _people(read: _Reader, key: str) -> frozenset[str] | None:

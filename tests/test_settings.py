@@ -71,6 +71,8 @@ def test_everything_set(person: dict[str, str]) -> None:
         "AMUX_WEB_PORT": "0",
         "AMUX_FEISHU_DOMAIN": "http://127.0.0.1:9000/",
         "AMUX_FEISHU_OWNER": "ou_1",
+        "AMUX_FEISHU_DRIVERS": "ou_1, ou_2",
+        "AMUX_FEISHU_CALLS_PER_MINUTE": "600",
         **BOT,
     }
     assert load(env, NOWHERE) == replace(
@@ -88,7 +90,7 @@ def test_everything_set(person: dict[str, str]) -> None:
         engine="codex",
         web_host="::1",
         web_port=0,
-        feishu=FeishuSettings("cli_a", "hush", "http://127.0.0.1:9000", "ou_1"),
+        feishu=FeishuSettings("cli_a", "hush", "http://127.0.0.1:9000", "ou_1", frozenset({"ou_1", "ou_2"}), 600),
     )
 
 
@@ -100,6 +102,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, person: dict[str, st
 
 def test_an_empty_value_is_unset(person: dict[str, str]) -> None:
     assert load(person | {"AMUX_LEASE": "", "AMUX_FEISHU_BUSY_INPUT": "", "AMUX_REDIS_URL": ""}, NOWHERE) == PLAIN
+
+
+def test_a_list_of_nobody_is_nobody_and_not_everybody(person: dict[str, str]) -> None:
+    settings = load(person | BOT | {"AMUX_FEISHU_DRIVERS": ","}, NOWHERE)
+    assert settings.feishu == FeishuSettings("cli_a", "hush", "https://open.feishu.cn", None, frozenset())
 
 
 def test_all_faults_are_told_together() -> None:
@@ -170,6 +177,10 @@ def test_busy_input_is_refused_at_start(raw: str, remedy: str) -> None:
         (
             BOT | {"AMUX_FEISHU_OWNER": "User A"},
             "AMUX_FEISHU_OWNER='User A': must be the open_id of a person, ou_...; leave it out for nobody",
+        ),
+        (
+            BOT | {"AMUX_FEISHU_DRIVERS": "ou_1,on_2"},
+            "AMUX_FEISHU_DRIVERS='on_2': must be open_ids, ou_..., with commas between; leave it out for everybody",
         ),
     ],
 )
