@@ -223,4 +223,5 @@ async def _open_id(api: OpenApi) -> str:
 
 
 def _api(bot: FeishuSettings, http: httpx2.AsyncClient) -> OpenApi:
-    return OpenApi(http, domain=bot.domain, app=bot.app_id, secret=bot.app_secret)
+    calls = bot.calls_per_minute
+    return OpenApi(http, domain=bot.domain, app=bot.app_id, secret=bot.app_secret, calls_per_minute=calls)

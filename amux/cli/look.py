@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from amux import wiring
 from amux.cli.common import FAILED, client_settings, exits, say_json
 from amux.cli.screen import plain
 from amux.core.audit import NUMBERS, Count
 from amux.core.events import Label
 from amux.ports import Session
 from amux.runtime.audit import Audit
+from amux.runtime.rows import row
 from amux.settings import Settings
-from amux.web.app import row
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
@@ -43,7 +42,9 @@ def ls(
 
 
 async def _list(settings: Settings, state: Label | None, target: str | None) -> list[Session]:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         return list(await parts.sessions.list(label=state, target=target, limit=200))
 
 
@@ -78,7 +79,9 @@ def show(session: str, json: Json = False) -> None:
 
 
 async def _show(settings: Settings, name: str) -> tuple[Session, dict[str, object]]:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         session = await parts.sessions.find(name)
         count = await Audit(parts.sessions, parts.timeline).one(session)
         return session, {"waiting": count.waiting, "turns": count.turns, "lost_turns": count.lost_turns}
@@ -110,6 +113,8 @@ def audit(
 
 
 async def _audit(settings: Settings, name: str | None) -> Count:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         audits = Audit(parts.sessions, parts.timeline)
         return await audits.one(await parts.sessions.find(name)) if name else await audits.all()

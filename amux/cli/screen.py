@@ -14,7 +14,7 @@ from amux.core import events as e
 from amux.core.ids import ItemId
 from amux.core.inputs import Verdict
 from amux.ports import Recorded, Session
-from amux.web.app import event_row
+from amux.runtime.rows import event_row
 
 GLYPHS = {"live": "●", "turn": "▸", "joined": "↳", "waits": "⋯", "asks": "◆", "done": "✓", "failed": "✗", "lost": "◌"}
 ASCII = {"live": "*", "turn": ">", "joined": "+", "waits": "...", "asks": "?", "done": "ok", "failed": "x", "lost": "~"}
@@ -53,10 +53,13 @@ class Screen:
 
     session: Session
     as_json: bool = False
-    _tty: bool = field(default_factory=lambda: sys.stdout.isatty())
+    _tty: bool = field(init=False)
     _said: dict[ItemId, int] = field(default_factory=dict)  # characters of each message that are printed
     _column: int = 0
     _live: bool = False
+
+    def __post_init__(self) -> None:
+        self._tty = sys.stdout.isatty()
 
     def show(self, recorded: Recorded) -> None:
         """One event."""
@@ -88,10 +91,8 @@ class Screen:
                 self._line("asks", f"asks: {plain(title)}")
                 self._line("dim", f"  amux answer {self.session.ref.id[:6]} {request} allow | deny")
             case e.PermissionResolved(_, _, how, verdict):
-                said = {Verdict.deny: "denied", Verdict.always: "allowed for this Session"}.get(
-                    verdict or Verdict.allow
-                )
-                self._line("dim", f"  {said or 'allowed once'}" if how is e.Resolution.answered else f"  closed: {how}")
+                answered = how is e.Resolution.answered and verdict is not None
+                self._line("dim", f"  {VERDICTS[verdict]}" if answered and verdict else f"  closed: {how}")
             case e.InterruptRequested():
                 self._line("dim", "asked to stop")
             case e.TurnFinished():

@@ -6,7 +6,6 @@ import sys
 
 import typer
 
-from amux import logs
 from amux.cli.common import exits
 from amux.settings import Settings, load
 
@@ -27,6 +26,8 @@ def serve(name: str) -> None:
         if command := _celery(name, settings):
             os.environ.setdefault("AMUX_SERVICE", name)
             os.execv(command[0], command)
+        from amux import logs
+
         logs.configure(os.environ.get("AMUX_SERVICE", name), secrets=settings.secrets())
         match name:
             case "ingress":

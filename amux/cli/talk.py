@@ -10,11 +10,10 @@ import time
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amux import wiring
 from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits
 from amux.cli.screen import REASONS, Screen
 from amux.core import events as e
@@ -24,6 +23,9 @@ from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission
 from amux.ports import Draft, Recorded, Session
 from amux.runtime.receive import new_session_id, title_of
 from amux.settings import Settings
+
+if TYPE_CHECKING:  # a wired house takes a second to import, and help must not wait for it
+    from amux.wiring import Stores
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
@@ -50,9 +52,11 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
 ) -> None:
     """Start a Session with its first Turn and follow that to its end. Ctrl-C detaches; the work goes on."""
     with exits():
+        from amux.wiring import launch_settings
+
         settings = client_settings()
         ref = SessionRef(target or settings.target, new_session_id())
-        launch = wiring.launch_settings(settings, ref, engine=engine)
+        launch = launch_settings(settings, ref, engine=engine)
         if workspace:
             launch = replace(launch, workspace=str(_folder(workspace)))
         launch = replace(launch, model=model, effort=effort, permission=permission)
@@ -60,7 +64,9 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
 
 
 async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, as_json: bool) -> int:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         said = _input(prompt)
         await parts.submit.launch(draft, said)
         session = await parts.sessions.find(str(draft.ref))
@@ -82,7 +88,9 @@ def send(
 
 
 async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json: bool) -> int:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         session = await parts.sessions.find(name)
         said = _input(text)
         await parts.submit.to(session.key, said)
@@ -110,7 +118,9 @@ def attach(
 
 
 async def _attach(settings: Settings, name: str, after: int | None, *, tail: bool, as_json: bool) -> None:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         session = await parts.sessions.find(name)
         screen, position = Screen(session, as_json), Seq(after or 0)
         if tail:
@@ -138,7 +148,9 @@ def answer(session: str, request: str, verdict: Annotated[Verdict, typer.Argumen
 
 
 async def _control(settings: Settings, name: str, control: Interrupt | Answer, *, as_json: bool) -> None:
-    async with wiring.stores(settings) as parts:
+    from amux.wiring import stores
+
+    async with stores(settings) as parts:
         session = await parts.sessions.find(name)
         if session.owner is None:
             raise Refused(f"Nothing runs in {session.ref.id[:6]}, so there is nothing to do.")
@@ -179,7 +191,7 @@ def _told(session: Session, recorded: Recorded, *, as_json: bool) -> None:
         print("Answered.")
 
 
-async def _follow(parts: wiring.Stores, session: Session, after: Seq, said: InputId, screen: Screen) -> int:
+async def _follow(parts: "Stores", session: Session, after: Seq, said: InputId, screen: Screen) -> int:
     """Draw until the Turn that took our input has ended, and answer how."""
     mine: TurnId | None = None
     async with aclosing(parts.attach.follow(session.key, after)) as grown:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-import ops.migrations
 from amux.cli.common import exits
 from amux.core.errors import Refused
 from amux.local.binaries import find_binaries
@@ -18,14 +17,9 @@ from amux.local.house import SERVICES, Plan, run
 from amux.local.keeper import State, Told
 from amux.local.probes import free_or_refuse
 from amux.local.services import Urls
-from amux.sandbox import feishu
-from amux.sandbox.app import create
-from amux.sandbox.models import Models
-from amux.sandbox.records import open_id
-from amux.sandbox.world import World
-from amux.settings import Settings, load
+from amux.settings import Settings, environment, load
 
-DEMO_LEASE, DEMO_SECONDS = "3", "20"  # a person waits for the recovery, and wants time to interfere
+DEMO_LEASE, DEMO_SECONDS = "3", 20.0  # a person waits for the recovery, and wants time to interfere
 
 
 def add(app: typer.Typer) -> None:
@@ -67,40 +61,31 @@ def demo(
 
 
 async def _demo(settings: Settings, engine: str) -> None:
-    async with sandbox(settings, engine) as (_, env, address), run(plan(load(env), env, SERVICES), progress()):
+    async with sandbox(settings, engine) as (env, address), run(plan(load(env), env, SERVICES), progress()):
         print(f"\nThe sandbox is at {address}/sandbox", flush=True)
         print('In another terminal: amux run "Summarise the changelog" · amux ls · Ctrl-C here stops all.', flush=True)
         await until_told()
 
 
 @asynccontextmanager
-async def sandbox(settings: Settings, engine: str) -> AsyncIterator[tuple[World, dict[str, str], str]]:
-    """The loopback world with its page, and the environment of an amux that lives in it."""
+async def sandbox(settings: Settings, engine: str) -> AsyncIterator[tuple[dict[str, str], str]]:
+    """The loopback world with its page: the environment of an amux that lives in it, and its address."""
+    from amux.sandbox import feishu
+    from amux.sandbox.app import create
+    from amux.sandbox.env import sandbox_env
+    from amux.sandbox.models import Models
+
     port = free_or_refuse(settings.web_port + 2, host="127.0.0.1", remedy="set AMUX_WEB_PORT to another")
-    world = feishu.small_world()
-    models = Models(seconds=float(os.environ.get("AMUX_SCRIPTED_SECONDS") or DEMO_SECONDS))
-    async with feishu.serving(create(world, models), port=port) as address:
-        yield world, demo_env(os.environ, engine, address), address
+    seconds = float(os.environ.get("AMUX_SCRIPTED_SECONDS") or DEMO_SECONDS)
+    async with feishu.serving(create(feishu.small_world(), Models(seconds=seconds)), port=port) as address:
+        env = {"AMUX_LEASE": DEMO_LEASE, **os.environ, **sandbox_env(engine, address, seconds)}
+        yield env, address
 
 
-def demo_env(env: Mapping[str, str], engine: str, base: str) -> dict[str, str]:
-    """What makes an amux live in the sandbox: its bot, its model, and times that suit a person."""
-    return {
-        "AMUX_LEASE": DEMO_LEASE,
-        "AMUX_SCRIPTED_SECONDS": DEMO_SECONDS,
-        **env,
-        "AMUX_ENGINE": engine,
-        "AMUX_FEISHU_APP_ID": feishu.CODER,
-        "AMUX_FEISHU_APP_SECRET": feishu.CODER_SECRET,
-        "AMUX_FEISHU_DOMAIN": base,
-        "AMUX_FEISHU_OWNER": open_id(feishu.CODER, feishu.USER_A),
-        "AMUX_FEISHU_DRIVERS": open_id(feishu.CODER, feishu.USER_B),
-        "OPENAI_BASE_URL": f"{base}/v1",
-        "OPENAI_API_KEY": "sandbox",
-        "ANTHROPIC_BASE_URL": base,
-        "ANTHROPIC_API_KEY": "sandbox",
-        "NO_PROXY": "127.0.0.1,localhost",
-    }
+def _migrate(url: str) -> None:
+    from ops.migrations import upgrade
+
+    upgrade(url)
 
 
 def plan(settings: Settings, env: Mapping[str, str], names: Sequence[str]) -> Plan:
@@ -111,9 +96,9 @@ def plan(settings: Settings, env: Mapping[str, str], names: Sequence[str]) -> Pl
     given = settings.postgres_url and settings.redis_url
     return Plan(
         home=settings.home,
-        env=env,
+        env=environment(env),
         binaries=lambda: find_binaries(settings.pg_bin, settings.redis_bin),
-        migrate=ops.migrations.upgrade,
+        migrate=_migrate,
         names=names,
         ports=ports,
         urls=Urls(settings.postgres_url or "", settings.redis_url or "") if given else None,

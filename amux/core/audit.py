@@ -92,6 +92,14 @@ def _turns(count: Count, events: Iterable[e.Event]) -> None:
 
 def _fates(count: Count, events: Iterable[e.Event]) -> None:
     """Each input's last fate; started or steered twice is doubled."""
+    fates, given = fates_of(events)
+    count.accepted, count.doubled = len(fates), sum(n - 1 for n in given.values() if n > 1)
+    for fate, number in Counter(fates.values()).items():
+        setattr(count, fate, number)
+
+
+def fates_of(events: Iterable[e.Event]) -> tuple[dict[InputId, str], Counter[InputId]]:
+    """Each input's last fate, and how often each was handed to the provider by the record."""
     fates: dict[InputId, str] = {}
     given: Counter[InputId] = Counter()
     for event in events:
@@ -110,9 +118,7 @@ def _fates(count: Count, events: Iterable[e.Event]) -> None:
                 fates |= dict.fromkeys(ids, "cancelled")
             case _:
                 pass
-    count.accepted, count.doubled = len(fates), sum(n - 1 for n in given.values() if n > 1)
-    for fate, number in Counter(fates.values()).items():
-        setattr(count, fate, number)
+    return fates, given
 
 
 def _drift(count: Count, state: State, row: Projection) -> None:

@@ -27,6 +27,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 AUTH_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 
 
+CALLS_PER_MINUTE = 1_000  # what Feishu grants an app by default
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer of the platform. `code` is 0 or one that the caller said it expects; `data` is empty where it has none."""
@@ -61,18 +64,20 @@ def is_loopback(url: str) -> bool:
 
 
 class Budget:
-    """One app's share: 50 calls a second and 1,000 a minute, all kinds together. In order, and pure but for its memory.
+    """One app's share: so many calls a minute, a twentieth of them in a second, all kinds together. In order, and pure
+    but for its memory.
 
     Feishu counts per kind of call; one budget for all is on the safe side and needs no table (H60)."""
 
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=1000)
+    def __init__(self, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
+        self._spans = ((max(1, calls_per_minute // 20), 1.0), (calls_per_minute, 60.0))
+        self._times: deque[float] = deque(maxlen=calls_per_minute)
         self._closed_until = 0.0
 
     def reserve(self, now: float) -> float:
         """Take the next free place and answer how many seconds away it is. `now` is monotonic seconds."""
         at = max(now, self._closed_until)
-        for calls, seconds in ((50, 1.0), (1000, 60.0)):
+        for calls, seconds in self._spans:
             if len(self._times) >= calls:
                 at = max(at, self._times[-calls] + seconds)
         self._times.append(at)
@@ -99,6 +104,7 @@ class OpenApi:
         domain: str,
         app: str,
         secret: str,
+        calls_per_minute: int = CALLS_PER_MINUTE,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.app = app
@@ -106,7 +112,7 @@ class OpenApi:
         self._domain = domain
         self._secret = secret
         self._pause = pause
-        self._budget = Budget()
+        self._budget = Budget(calls_per_minute)
         self._token: _Token | None = None
         self._renewing = asyncio.Lock()
 

@@ -23,8 +23,8 @@ DRAIN_SECONDS = 30.0  # a worker lets its Turns end
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `env` is what every service gets; `ports` are those of `web` and `flower`; without `urls` the
-    servers are our own."""
+    """What to run; a service named twice runs twice. `env` is what every service gets; `ports` are those of `web` and
+    `flower`; without `urls` the servers are our own."""
 
     home: Path
     env: Mapping[str, str]
@@ -33,7 +33,6 @@ class Plan:
     names: Sequence[str] = SERVICES
     ports: Mapping[str, int] | None = None
     urls: Urls | None = None
-    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,7 @@ async def run(plan: Plan, tell: Callable[[Told], None]) -> AsyncIterator[House]:
 
 def services(plan: Plan, where: Urls) -> Sequence[Service]:
     """The services of a plan, as processes."""
-    found: list[Service] = []
-    for name in plan.names:
-        copies = plan.workers if name == "worker" else 1
-        found += [_service(plan, where, name, number) for number in range(1, copies + 1)]
-    return found
+    return [_service(plan, where, name, plan.names[: at + 1].count(name)) for at, name in enumerate(plan.names)]
 
 
 def _service(plan: Plan, where: Urls, name: str, number: int) -> Service:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from amux.core.errors import Refused, Stale, Unavailable, Uncertain
+from amux.core.errors import Broken, Refused, Stale, Unavailable, Uncertain
 from amux.core.ids import InputId, RequestId, Seq, SessionKey, TurnId
 from amux.core.inputs import Place
 from amux.core.view import AskView, Board, Fate, ReceiptView, TurnView
@@ -26,6 +26,7 @@ INTERVAL = 1.0  # seconds between two updates of one card while nothing but its 
 AT_WORK = 15.0  # seconds for which a sign of life counts
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
 FINAL = "final"
+MENDABLE = frozenset({"bad_credentials", "missing_scope"})  # by a person: the card waits for it
 DEAD = "dead"  # Feishu will never take it; said once in the log
 
 
@@ -160,7 +161,9 @@ class Deliverer:
             if row.sequence < after.sequence:
                 await self.house.messenger.update_card(row, card, sequence=after.sequence)
             row = replace(row, sequence=after.sequence, state=after.state)
-        except Refused as why:
+        except (Refused, Broken) as why:
+            if isinstance(why, Refused) and why.key in MENDABLE:
+                raise Unavailable(str(why)) from why
             log.warning("card_refused", session=row.session, slot=row.slot, why=str(why))
             row = replace(row, state=DEAD)
         await self._save(row)

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from amux.core import codec
 from amux.core.errors import Refused, Unavailable
 from amux.core.ids import Seq
-from amux.ports import Recorded, Session, Sessions
+from amux.ports import Session, Sessions
 from amux.runtime.attach import Attach
+from amux.runtime.rows import event_row, row
 
 
 def create(sessions: Sessions, attach: Attach) -> Starlette:
@@ -52,34 +52,3 @@ async def _stream(attach: Attach, session: Session, after: Seq) -> AsyncIterator
     async for batch in attach.follow(session.key, after):
         for recorded in batch:
             yield ServerSentEvent(msgspec.json.encode(event_row(session, recorded)).decode(), id=str(recorded.seq))
-
-
-def row(session: Session) -> dict[str, object]:
-    """A Session as people's tools read it."""
-    return {
-        "session": session.ref.id,
-        "target": session.ref.target,
-        "state": session.label,
-        "turn": session.open_turn,
-        "seq": session.head,
-        "owner": session.owner,
-        "engine": session.launch.engine,
-        "workspace": session.launch.workspace,
-        "title": session.title,
-    }
-
-
-def event_row(session: Session, recorded: Recorded) -> dict[str, object]:
-    """An event as people's tools read it."""
-    turn = getattr(recorded.event, "turn", None)
-    payload = msgspec.to_builtins(recorded.event)
-    return {
-        **payload,
-        "session": session.ref.id,
-        "target": session.ref.target,
-        "turn": f"{session.ref.id}.{turn}" if turn else None,
-        "turn_seq": turn,
-        "seq": recorded.seq,
-        "kind": codec.KIND_OF[type(recorded.event)][0],
-        "at": recorded.at,
-    }
