@@ -53,7 +53,10 @@ class RedisInbox:
 
     async def read(self, session: SessionKey, after: str) -> Sequence[Posted]:
         entries = await self._redis.run(READ, (inbox_key(session),), after)
-        return [posted for entry in entries if (posted := _posted(session, *entry))]
+        posted = {entry: _posted(session, entry, parts) for entry, parts in entries}
+        if unreadable := [entry for entry, one in posted.items() if one is None]:
+            await self._redis.command("XDEL", inbox_key(session), *unreadable)  # or its owner could never let go
+        return [one for one in posted.values() if one]
 
     async def trim(self, session: SessionKey, through: str) -> None:
         milliseconds, number = through.split("-")
@@ -78,6 +81,6 @@ def _posted(session: SessionKey, entry: bytes, parts: list[bytes]) -> Posted | N
     _, kind, _, payload = parts
     try:
         return Posted(entry.decode(), codec.decode_said(kind.decode(), payload))
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, msgspec.DecodeError):
         log.warning("unreadable_post", session=session, entry=entry.decode())
         return None
