@@ -188,10 +188,13 @@ async def test_a_receipt_hangs_below_what_it_answers_and_an_answer_stands_by_its
     answer = send(a_world, running(), thread=spot.topic, answers=a_world.topics[ThreadId(spot.topic or "")].root)
     added = a_world.say(USER_A, PAYMENTS, "also the lock file", topic=spot.topic, mentions=())
     receipt = send(a_world, joined(), thread=spot.topic, answers=added)
+    rest = card({**text("The rest.", "其余。", "markdown"), "element_id": "out"})
+    part = send(a_world, rest, thread=spot.topic, answers=added)
     assert [(said.id, [r.id for r in said.receipts]) for said in view.messages(a_world, spot)] == [
         (root.id, []),
         (answer, []),
         (added, [receipt]),
+        (part, []),
     ]
 
 

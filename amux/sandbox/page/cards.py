@@ -10,6 +10,7 @@ import msgspec
 from amux.sandbox.cards import BadCard, check
 
 Value = dict[str, object] | str
+SHORT = 400  # characters of a receipt
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Markdown(Text, frozen=True, tag_field="tag", tag="markdown"):
-    pass
+    element_id: str = ""
 
 
 class Plain(msgspec.Struct, frozen=True, tag_field="tag", tag="div"):
@@ -125,9 +126,10 @@ class Card(msgspec.Struct, frozen=True):
 
     @property
     def short(self) -> bool:
-        """Whether it is a receipt: a few words about another message, and not an answer of its own."""
-        words = sum(len(e.content) for e in self.body.elements if isinstance(e, Markdown))
-        return self.header is None and len(self.body.elements) <= 3 and words <= 300
+        """Whether it is a receipt: a few words about another message. Text with an id of its own is part of an answer."""
+        texts = [e for e in self.body.elements if isinstance(e, Markdown)]
+        words = sum(len(text.content) for text in texts) if not any(text.element_id for text in texts) else SHORT + 1
+        return self.header is None and len(self.body.elements) <= 3 and words <= SHORT
 
 
 @dataclass(frozen=True, slots=True)
