@@ -35,11 +35,13 @@ class Peer:
 
     async def run(self) -> None:
         """Hand on what comes, in its order. When it returns, no request is open any more."""
-        async for line in self._process.lines():
-            self._take(line)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Uncertain(f"{self._process.name} ended before it answered."))
+        try:
+            async for line in self._process.lines():
+                self._take(line)
+        finally:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(Uncertain(f"{self._process.name} ended before it answered."))
 
     def _take(self, line: Line) -> None:
         method, params = line.get("method"), line.get("params")

@@ -1,37 +1,27 @@
-"""Codex, the real program, on the loopback model."""
+"""Codex, the real program, on the loopback model: Turns, steers, interrupts, questions, death and resume."""
 
 import asyncio
-import importlib.util
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import replace
 
 import pytest
 
-from amux.core.ids import Principal, SessionId
-from amux.core.inputs import Authorization, Input, Permission
+from amux.core.inputs import Permission
 from amux.extensions import (
     DeltaSeen,
     Died,
     ForeignTurnBegan,
     ForeignTurnEnded,
-    InputId,
     ItemId,
     ItemSeen,
     ItemStatus,
     ItemType,
     LaunchSnapshot,
-    Opening,
     Outcome,
     PermissionAsked,
     Prompt,
-    ProviderEvent,
     Refused,
-    SessionRef,
     TurnEnded,
     TurnId,
     Unavailable,
@@ -39,107 +29,12 @@ from amux.extensions import (
     Usage,
     Verdict,
 )
-from amux.providers.codex import Codex
-from amux.providers.codex_thread import Thread
-from amux.providers.codex_turn import Patience
-from amux.providers.process import boottime
-from amux.sandbox.models import Models, serving
-from amux.sandbox.replies import Ask, Call, Fail, Hang, Hold, Say, Shell
+from amux.sandbox.replies import Ask, Call, Hang, Hold, Say, Shell
+from tests.providers.codex_room import KEY, SECONDS, Room, interrupted, room, said
 from tests.providers.conftest import carriers, eventually
 
+__all__ = ["room"]
 pytestmark = pytest.mark.agent
-E = TypeVar("E", bound=ProviderEvent)
-SECONDS = 20  # the longest any single wait may take
-KEY = "sk-loopback-0123456789"
-SHORT = Patience(opening=15, answer=10, commit=10, stop=3)
-
-
-@dataclass
-class Room:
-    """One Session's home, a provider, and all that its conversations told."""
-
-    models: Models
-    url: str
-    home: Path
-    workspace: Path
-    events: list[ProviderEvent] = field(default_factory=list)
-    grew: asyncio.Condition = field(default_factory=asyncio.Condition)
-    opened: list[Thread] = field(default_factory=list)
-
-    def provider(self, *, patience: Patience = SHORT, program: Path | None = None, key: str = KEY) -> Codex:
-        env = {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": key, "AMUX_POSTGRES_URL": "postgresql://secret"}
-        return Codex(env, program=program, patience=patience)
-
-    async def open(
-        self, native_id: str | None = None, *, provider: Codex | None = None, launch: LaunchSnapshot | None = None
-    ) -> Thread:
-        opening = Opening(
-            SessionRef("local", SessionId("s1")),
-            replace(launch or LaunchSnapshot("codex", "", model="loopback"), workspace=str(self.workspace)),
-            str(self.home),
-            boottime() + 60,
-            native_id,
-        )
-        thread = await (provider or self.provider()).open(opening, self.hear)
-        self.opened.append(thread)
-        return thread
-
-    def hear(self, event: ProviderEvent) -> None:
-        self.events.append(event)
-        asyncio.get_running_loop().create_task(self._tell())
-
-    async def _tell(self) -> None:
-        async with self.grew:
-            self.grew.notify_all()
-
-    async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda _: True) -> E:
-        """The first event of that kind that fits, now or later."""
-        async with asyncio.timeout(SECONDS), self.grew:
-            await self.grew.wait_for(lambda: any(isinstance(e, kind) and fits(e) for e in self.events))
-        return next(e for e in self.events if isinstance(e, kind) and fits(e))
-
-    async def count(self, turn: int, events: int) -> None:
-        """Wait until that Turn has told so much."""
-        async with asyncio.timeout(SECONDS), self.grew:
-            await self.grew.wait_for(lambda: sum(getattr(e, "turn", 0) == turn for e in self.events) >= events)
-
-    def all(self, kind: type[E]) -> list[E]:
-        return [e for e in self.events if isinstance(e, kind)]
-
-    async def start(self, thread: Thread, turn: int, text: str) -> None:
-        async with asyncio.timeout(SECONDS):
-            await thread.start_turn(TurnId(turn), Prompt((said(text),)))
-
-    async def play(self, thread: Thread, turn: int, text: str) -> TurnEnded:
-        """A whole Turn, and how it ended."""
-        await self.start(thread, turn, text)
-        return await self.until(TurnEnded, lambda e: e.turn == turn)
-
-    async def tool(self, turn: int) -> ItemSeen:
-        return await self.until(ItemSeen, lambda e: e.turn == turn and e.type is ItemType.tool)
-
-    def flag(self, name: str) -> str:
-        """A shell command that waits until the file of that name is there."""
-        return f"touch {name}.waits; until [ -e {name} ]; do sleep 0.02; done; echo saw {name}"
-
-
-def said(text: str, name: str | None = None) -> Input:
-    who = Principal("cli:user_a")
-    return Input(InputId(name or f"cli:user_a:{text}"), text, who, Authorization(who), sent_at=0)
-
-
-@pytest.fixture
-async def room(tmp_path: Path) -> AsyncIterator[Room]:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    models = Models(seconds=0)
-    async with serving(models) as url:
-        room = Room(models, url, tmp_path / "homes" / "session", workspace)
-        yield room
-        async with asyncio.timeout(SECONDS):
-            for thread in room.opened:
-                await thread.close()
-    await eventually(lambda: not carriers(room.home))
 
 
 @pytest.mark.rule("T3")
@@ -240,14 +135,6 @@ async def test_steers_at_the_end_of_a_turn_are_held_or_refused(room: Room) -> No
     assert outcomes["STEER7x"] is False
     assert {text: room.models.times_said(text) == 1 for text in outcomes} == outcomes
     assert [e.turn for e in room.all(TurnEnded)] == list(range(1, 8))
-
-
-async def interrupted(room: Room, thread: Thread, turn: int) -> None:
-    async with asyncio.timeout(SECONDS):
-        await thread.interrupt(TurnId(turn))
-    ends = [e.outcome for e in room.all(TurnEnded) if e.turn == turn]
-    assert ends == [Outcome.interrupted]
-    assert room.all(Died) == []
 
 
 @pytest.mark.rule("A3", "I6")
@@ -386,40 +273,6 @@ async def test_a_changed_file_is_shown(room: Room) -> None:
     )
 
 
-async def test_a_wrong_model_is_told_clearly(room: Room) -> None:
-    thread = await room.open(launch=LaunchSnapshot("codex", "", model="no-such-model"))
-    ended = await room.play(thread, 1, "HI")
-    assert ended.outcome is Outcome.failed
-    assert ended.detail == (
-        "unexpected status 404 Not Found: The model `no-such-model` does not exist. "
-        "Start a Session with a model that OPENAI_BASE_URL serves."
-    )
-
-
-async def test_a_wrong_model_of_openai_itself_is_refused_at_once(room: Room) -> None:
-    provider = Codex({"OPENAI_API_KEY": KEY}, patience=SHORT)
-    with pytest.raises(Refused, match=r"Codex has no model no-such-model\. It has: gpt-"):
-        await room.open(provider=provider, launch=LaunchSnapshot("codex", "", model="no-such-model"))
-    assert carriers(room.home) == []
-
-
-async def test_a_model_that_fails_ends_the_turn_and_not_the_conversation(room: Room) -> None:
-    thread = await room.open()
-    ended = await room.play(thread, 1, "!fail")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "other")
-    room.models.script("AGAIN", (Fail(500),), (Say("at last"),))
-    ended = await room.play(thread, 2, "AGAIN")
-    assert ended.outcome is Outcome.completed
-
-
-@pytest.mark.rule("T8")
-async def test_a_silent_model_is_given_up(room: Room) -> None:
-    room.models.script("HANGS", (Hang(),))
-    thread = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.4)))
-    ended = await room.play(thread, 1, "HANGS")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
-
-
 async def test_tools_see_no_secret(room: Room) -> None:
     room.models.script("ENV", (Shell("env"),), (Say("done"),))
     thread = await room.open()
@@ -452,90 +305,3 @@ async def test_a_goal_that_nobody_granted_is_paused_and_its_turn_foreign(room: R
     assert (await room.play(thread, 1, "!say mine")).outcome is Outcome.completed
     assert room.all(ForeignTurnBegan) == [began]
     assert {e.turn for e in room.all(ItemSeen)} == {TurnId(1)}
-
-
-async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
-    with pytest.raises(Refused) as refused:
-        await room.open("01a22bd0-2ebc-7862-bbd0-5ef1a07b1e11")
-    assert refused.value.key == "no_history"
-
-
-PROGRAMS = {
-    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
-    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
-    "never answers": ("exec sleep 300", "did not answer initialize within 1 s"),
-}
-
-
-@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
-async def test_a_program_that_is_no_codex(room: Room, tmp_path: Path, script: str, told: str) -> None:
-    program = tmp_path / "codex"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    with pytest.raises(Unavailable) as unavailable:
-        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
-    assert told in str(unavailable.value)
-    assert 'pip install "amux[agents]"' in str(unavailable.value)
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("S7")
-async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="Codex needs OPENAI_API_KEY"):
-        await room.open(provider=room.provider(key=""))
-    with pytest.raises(Unavailable, match="codex cannot be run: No such file"):
-        await room.open(provider=room.provider(program=Path("/nowhere/codex")))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r'Codex program is not installed. .*pip install "amux\[agents\]"'):
-        await room.open()
-
-
-DEAF = """#!{python} -IS
-import json, sys
-ANSWERS = {{"initialize": {{}}, "thread/start": {{"thread": {{"id": "T"}}}}, "thread/name/set": {{}}, "turn/start": {{"turn": {{"id": "N"}}}}}}
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["method"] in ANSWERS:
-        print(json.dumps({{"id": asked["id"], "result": ANSWERS[asked["method"]]}}), flush=True)
-    if asked["method"] == "turn/start" and {holds}:
-        item = {{"type": "userMessage", "id": "u", "clientId": asked["params"]["clientUserMessageId"]}}
-        told = {{"threadId": "T", "turnId": "N", "item": item}}
-        print(json.dumps({{"method": "item/completed", "params": told}}), flush=True)
-"""
-
-
-async def deaf(room: Room, *, holds: str) -> Thread:
-    """A Codex that stops answering in mid-Turn."""
-    program = room.workspace / "codex"
-    program.write_text(DEAF.format(python=sys.executable, holds=holds))
-    program.chmod(0o755)
-    patience = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
-    return await room.open(provider=room.provider(program=program, patience=patience))
-
-
-@pytest.mark.rule("I5")
-async def test_a_start_that_is_never_shown_is_uncertain_and_ends_the_agent(room: Room) -> None:
-    thread = await deaf(room, holds="False")
-    with pytest.raises(Uncertain, match="did not show"):
-        await room.start(thread, 1, "HI")
-    assert await room.until(Died) == Died("Codex was killed.")
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("I5")
-async def test_a_steer_without_an_answer_is_uncertain(room: Room) -> None:
-    thread = await deaf(room, holds="True")
-    await room.start(thread, 1, "HI")
-    with pytest.raises(Uncertain, match="did not answer turn/steer"):
-        await thread.steer(TurnId(1), (said("MORE"),))
-    assert room.all(Died) == []
-
-
-@pytest.mark.rule("A3")
-async def test_an_agent_that_does_not_obey_an_interrupt_is_killed(room: Room) -> None:
-    thread = await deaf(room, holds="True")
-    await room.start(thread, 1, "HI")
-    async with asyncio.timeout(SECONDS):
-        await thread.interrupt(TurnId(1))
-    assert (room.all(TurnEnded), room.all(Died)) == ([], [Died("Codex was killed.")])
-    assert carriers(room.home) == []

@@ -1,0 +1,206 @@
+"""What Codex tells, understood: notices and requests become the Turn's record and provider events.
+
+A notice may overtake the acknowledgement of the start that it belongs to; until that has come out it is kept. A native
+turn that nobody asked for is foreign: it is named, none of its items is shown, and its questions are declined. Nothing
+here is sent: what has to be done about it is asked of `Hands`."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from amux.extensions import (
+    Died,
+    Emit,
+    ForeignTurnBegan,
+    ForeignTurnEnded,
+    ItemId,
+    Outcome,
+    PermissionAsked,
+    ProviderEvent,
+    RequestId,
+    TurnEnded,
+    Uncertain,
+)
+from amux.providers import codex_items
+from amux.providers.codex_turn import Turn
+from amux.providers.jsonrpc import CallId
+from amux.providers.pipes import Line
+
+log = structlog.get_logger()
+OUTCOMES = {"completed": Outcome.completed, "interrupted": Outcome.interrupted}
+PERMISSIONS = ("item/commandExecution/requestApproval", "item/fileChange/requestApproval")
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+
+
+class Hands(Protocol):
+    """What has to be done about something that was told. None of them waits."""
+
+    def reject(self, native: str) -> None:
+        """End this native turn; nobody asked for it."""
+
+    def rest(self) -> None:
+        """Pause the thread's goal; nobody granted it."""
+
+    def decline(self, number: CallId) -> None:
+        """Answer no to a permission request."""
+
+    def refuse(self, number: CallId, method: str) -> None:
+        """Answer a request that nobody here knows."""
+
+
+class Told:
+    """One thread's story, by its `native_id`; `turn` is the one that runs or is being started."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.native_id = ""
+        self.turn: Turn | None = None
+        self.foreign: dict[str, asyncio.Event] = {}  # set when it is over
+        self.total: codex_items.Totals | None = None
+        self.heard = 0.0  # when something was last told, in the event loop's time
+        self._hands = hands
+        self._kept: list[ProviderEvent] = []  # what is told before somebody listens
+        self._emit: Emit = self._kept.append
+        self._turns: dict[str, Turn] = {}
+        self._early: list[Callable[[], None]] = []
+        self._requests: dict[RequestId, CallId] = {}
+
+    def hand_over(self, emit: Emit) -> None:
+        """Somebody listens from now on; what was told before comes first (G7)."""
+        kept, self._emit = self._kept, emit
+        self._kept = []
+        for event in kept:
+            emit(event)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question waits for a person."""
+        return bool(self._requests)
+
+    def take(self, request: RequestId) -> CallId | None:
+        """Codex's own number of an open question, which is open no more."""
+        return self._requests.pop(request, None)
+
+    def begin(self, turn: Turn) -> None:
+        """That one is about to be started."""
+        self.turn = turn
+        self.heard = asyncio.get_running_loop().time()
+
+    def acknowledge(self, turn: Turn, native: str | None) -> None:
+        """Its start came out: what was told meanwhile has its Turn now, or never will have one."""
+        if native is None:
+            turn.over.set()
+            self.turn = None
+        else:
+            self._turns[native] = turn
+        if not turn.native.done():
+            turn.native.set_result(native)
+        early, self._early = self._early, []
+        for told in early:
+            told()
+
+    def died(self, said: str) -> None:
+        """Its process is gone: what was not shown is unknown, and nothing more comes."""
+        if self.turn:
+            self.turn.lose(Uncertain(f"Codex {said} before it showed that it holds this."))
+        for over in self.foreign.values():
+            over.set()
+        self._emit(Died(f"Codex {said}."))
+
+    def noticed(self, method: str, params: Line) -> None:
+        """One notice. What cannot be read is passed over, and logged by name."""
+        if params.get("threadId", self.native_id) != self.native_id:
+            return
+        self.heard = asyncio.get_running_loop().time()
+        try:
+            self._understand(method, params)
+        except UNREADABLE as error:
+            log.warning("codex_unreadable", method=method, error=type(error).__name__)
+
+    def _understand(self, method: str, params: Line) -> None:
+        native = str(params.get("turnId") or (params.get("turn") or {}).get("id") or "")
+        if self._too_early(native):
+            self._early.append(partial(self.noticed, method, params))
+            return
+        match method:
+            case "thread/tokenUsage/updated":
+                self._count(native, params["tokenUsage"])
+            case "thread/goal/updated" if params["goal"].get("status") == "active":
+                self._hands.rest()  # nobody here granted it (H52)
+            case "serverRequest/resolved":
+                number = params["requestId"]
+                self._requests = {request: asked for request, asked in self._requests.items() if asked != number}
+            case _ if native in self._turns:
+                self._follow(self._turns[native], method, params)
+            case "turn/completed" if native in self.foreign:
+                self.foreign.pop(native).set()
+                self._emit(ForeignTurnEnded(native))
+            case "turn/started" if native not in self.foreign:
+                self.foreign[native] = asyncio.Event()
+                self._emit(ForeignTurnBegan(native, "unasked"))
+                self._hands.reject(native)
+
+    def _too_early(self, native: str) -> bool:
+        known = not native or native in self._turns or native in self.foreign
+        return not known and self.turn is not None and not self.turn.native.done()
+
+    def _follow(self, turn: Turn, method: str, params: Line) -> None:
+        match method:
+            case "turn/started":
+                turn.begun = True
+            case "turn/completed" if not turn.over.is_set():
+                self._end(turn, params["turn"])
+            case "item/completed" if params["item"].get("type") == "userMessage":
+                turn.holds(str(params["item"].get("clientId")))
+            case "item/started":
+                self._tell(turn.open(codex_items.begun(turn.id, params["item"])))
+            case "item/completed":
+                turn.close(ItemId(str(params["item"]["id"])))
+                self._tell(codex_items.done(turn.id, params["item"]))
+            case "item/agentMessage/delta":
+                self._emit(turn.stream(ItemId(str(params["itemId"])), str(params["delta"])))
+            case "error" if params.get("willRetry"):
+                self._emit(codex_items.retried(turn.id, params["error"]))
+
+    def _end(self, turn: Turn, native: Line) -> None:
+        outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)
+        reason, detail = codex_items.failure(native.get("error"))
+        if turn.silent:
+            outcome, reason, detail = Outcome.failed, "silent", "The model showed no sign of life for too long."
+        for item in turn.end(outcome):
+            self._emit(item)
+        self.turn = None
+        self._requests.clear()
+        usage = turn.spent.usage() if turn.spent else None
+        self._emit(TurnEnded(turn.id, outcome, reason, detail, usage))
+
+    def _count(self, native: str, counted: Line) -> None:
+        """Totals of the thread, told again at a resume under an old turn's id: never a sum of what is told."""
+        total = codex_items.totals(counted["total"])
+        if turn := self._turns.get(native):
+            turn.count(total, codex_items.totals(counted["last"]))
+        elif self.turn and self.turn.spent is None:
+            self.turn.before = total
+        self.total = total
+
+    def _tell(self, event: ProviderEvent | None) -> None:
+        if event:
+            self._emit(event)
+
+    def asked(self, number: CallId, method: str, params: Line) -> None:
+        """One request of Codex's. It waits for ever, so each is answered: by a person, or at once."""
+        native = str(params.get("turnId") or "")
+        turn = self._turns.get(native)
+        if method not in PERMISSIONS:
+            self._hands.refuse(number, method)
+        elif self._too_early(native):
+            self._early.append(partial(self.asked, number, method, params))
+        elif turn is None or turn is not self.turn:
+            self._hands.decline(number)
+        else:
+            request = RequestId(f"{turn.id}-{number}")  # Codex counts from 0 in each process, and a Turn has one
+            self._requests[request] = number
+            title, detail = codex_items.question(params, turn.opened(ItemId(str(params.get("itemId")))))
+            self._emit(PermissionAsked(turn.id, request, title, detail))

@@ -1,0 +1,193 @@
+"""Codex when something is wrong: with the model, with the program, with what it answers."""
+
+import asyncio
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from amux.extensions import (
+    Died,
+    ForeignTurnBegan,
+    LaunchSnapshot,
+    Outcome,
+    PermissionAsked,
+    Refused,
+    TurnEnded,
+    TurnId,
+    Unavailable,
+    Uncertain,
+    Verdict,
+)
+from amux.providers.codex import Codex
+from amux.providers.codex_thread import Thread
+from amux.providers.codex_turn import Patience
+from amux.sandbox.replies import Fail, Hang, Say
+from tests.providers.codex_room import KEY, SECONDS, SHORT, Room, room, said
+from tests.providers.conftest import carriers, eventually
+
+__all__ = ["room"]
+pytestmark = pytest.mark.agent
+
+
+async def test_a_wrong_model_is_told_clearly(room: Room) -> None:
+    thread = await room.open(launch=LaunchSnapshot("codex", "", model="no-such-model"))
+    ended = await room.play(thread, 1, "HI")
+    assert ended.outcome is Outcome.failed
+    assert ended.detail == (
+        "unexpected status 404 Not Found: The model `no-such-model` does not exist. "
+        "Start a Session with a model that OPENAI_BASE_URL serves."
+    )
+
+
+async def test_a_wrong_model_of_openai_itself_is_refused_at_once(room: Room) -> None:
+    provider = Codex({"OPENAI_API_KEY": KEY}, patience=SHORT)
+    with pytest.raises(Refused, match=r"Codex has no model no-such-model\. It has: gpt-"):
+        await room.open(provider=provider, launch=LaunchSnapshot("codex", "", model="no-such-model"))
+    assert carriers(room.home) == []
+
+
+async def test_a_model_that_fails_ends_the_turn_and_not_the_conversation(room: Room) -> None:
+    thread = await room.open()
+    ended = await room.play(thread, 1, "!fail")
+    assert (ended.outcome, ended.reason) == (Outcome.failed, "other")
+    room.models.script("AGAIN", (Fail(500),), (Say("at last"),))
+    ended = await room.play(thread, 2, "AGAIN")
+    assert ended.outcome is Outcome.completed
+
+
+@pytest.mark.rule("T8")
+async def test_a_silent_model_is_given_up(room: Room) -> None:
+    room.models.script("HANGS", (Hang(),))
+    thread = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.4)))
+    ended = await room.play(thread, 1, "HANGS")
+    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
+
+
+async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
+    with pytest.raises(Refused) as refused:
+        await room.open("01a22bd0-2ebc-7862-bbd0-5ef1a07b1e11")
+    assert refused.value.key == "no_history"
+
+
+PROGRAMS = {
+    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
+    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
+    "never answers": ("exec sleep 300", "did not answer initialize within 1 s"),
+}
+
+
+@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
+async def test_a_program_that_is_no_codex(room: Room, tmp_path: Path, script: str, told: str) -> None:
+    program = tmp_path / "codex"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    with pytest.raises(Unavailable) as unavailable:
+        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
+    assert told in str(unavailable.value)
+    assert 'pip install "amux[agents]"' in str(unavailable.value)
+    assert carriers(room.home) == []
+
+
+@pytest.mark.rule("S7")
+async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="Codex needs OPENAI_API_KEY"):
+        await room.open(provider=room.provider(key=""))
+    with pytest.raises(Unavailable, match="codex cannot be run: No such file"):
+        await room.open(provider=room.provider(program=Path("/nowhere/codex")))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(Unavailable, match=r'Codex program is not installed. .*pip install "amux\[agents\]"'):
+        await room.open()
+
+
+IMPATIENT = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
+DEAF = """\
+#!{python} -IS
+import json, sys
+def tell(**line):
+    print(json.dumps(line), flush=True)
+ANSWERS = {{
+    "initialize": {{}}, "thread/start": {{"thread": {{"id": "T"}}}}, "thread/name/set": {{}}, "turn/start": {{"turn": {{"id": "N"}}}},
+}}
+for line in sys.stdin:
+    with open("heard", "a") as heard:
+        heard.write(line)
+    asked = json.loads(line)
+    method, number, params = asked.get("method"), asked.get("id"), asked.get("params", {{}})
+    if method in ANSWERS:
+        tell(id=number, result=ANSWERS[method])
+    if method == "turn/start":
+{then}
+"""
+HOLDS = """\
+item = {"type": "userMessage", "id": "u", "clientId": params["clientUserMessageId"]}
+tell(method="item/completed", params={"threadId": "T", "turnId": "N", "item": item})
+"""
+ASKS = """\
+tell(method="turn/started", params={"threadId": "T", "turn": {"id": "X"}})
+tell(method="item/commandExecution/requestApproval", id=0, params={"threadId": "T", "turnId": "X", "command": "ls"})
+tell(method="item/tool/requestUserInput", id=1, params={"threadId": "T", "turnId": "N"})
+tell(method="item/completed", params={"threadId": "T", "turnId": "N", "item": "no object"})
+tell(method="item/fileChange/requestApproval", id=2, params={"threadId": "T", "turnId": "N", "itemId": "i"})
+"""
+
+
+async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT) -> Thread:
+    """A Codex that does `then` when a Turn starts, and answers nothing any more."""
+    program = room.workspace / "codex"
+    program.write_text(DEAF.format(python=sys.executable, then=indent(then, " " * 8)))
+    program.chmod(0o755)
+    return await room.open(provider=room.provider(program=program, patience=patience))
+
+
+def answers(room: Room) -> dict[int, object]:
+    """What was answered to requests of that Codex."""
+    lines = [json.loads(line) for line in (room.workspace / "heard").read_text().splitlines()]
+    return {line["id"]: line.get("result") or line.get("error") for line in lines if "method" not in line}
+
+
+@pytest.mark.rule("G7")
+async def test_every_request_is_answered_and_a_foreign_one_declined(room: Room) -> None:
+    thread = await deaf(room, ASKS + HOLDS, patience=SHORT)
+    await room.start(thread, 1, "HI")
+    asked = await room.until(PermissionAsked)
+    assert (asked.turn, asked.title, [e.native_turn for e in room.all(ForeignTurnBegan)]) == (1, "change files", ["X"])
+    await thread.answer(asked.request, Verdict.deny)
+    await eventually(lambda: len(answers(room)) == 3)
+    assert answers(room) == {
+        0: {"decision": "decline"},
+        1: {"code": -32601, "message": "item/tool/requestUserInput is not supported"},
+        2: {"decision": "decline"},
+    }
+
+
+@pytest.mark.rule("I5")
+async def test_a_start_that_is_never_shown_is_uncertain_and_ends_the_agent(room: Room) -> None:
+    thread = await deaf(room, "pass")
+    with pytest.raises(Uncertain, match="did not show"):
+        await room.start(thread, 1, "HI")
+    assert await room.until(Died) == Died("Codex was killed.")
+    assert carriers(room.home) == []
+
+
+@pytest.mark.rule("I5")
+async def test_a_steer_without_an_answer_is_uncertain(room: Room) -> None:
+    thread = await deaf(room, HOLDS)
+    await room.start(thread, 1, "HI")
+    with pytest.raises(Uncertain, match="did not answer turn/steer"):
+        await thread.steer(TurnId(1), (said("MORE"),))
+    assert room.all(Died) == []
+
+
+@pytest.mark.rule("A3")
+async def test_an_agent_that_does_not_obey_an_interrupt_is_killed(room: Room) -> None:
+    thread = await deaf(room, HOLDS)
+    await room.start(thread, 1, "HI")
+    async with asyncio.timeout(SECONDS):
+        await thread.interrupt(TurnId(1))
+    assert (room.all(TurnEnded), room.all(Died)) == ([], [Died("Codex was killed.")])
+    assert carriers(room.home) == []
