@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -22,7 +22,7 @@ from amux.core.launch import LaunchSnapshot
 from amux.extensions import Provider
 from amux.feishu.cards import render
 from amux.feishu.ingress import Ingress, access
-from amux.feishu.longconn import LongConnection
+from amux.feishu.longconn import Health, Link, LongConnection
 from amux.feishu.messenger import FeishuMessenger
 from amux.feishu.openapi import OpenApi, http_client
 from amux.providers.codex import Codex
@@ -184,8 +184,9 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
         yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render)
 
 
-async def ingress(settings: Settings) -> None:
-    """Hold the bot's long connection until TERM. Raises Refused where no bot is set up, or its secret is wrong."""
+async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
+    """Hold the bot's long connection until TERM; `ready` is called whenever it is up. Raises Refused where no bot is set
+    up, or its secret is wrong."""
     bot = settings.feishu
     if bot is None:
         raise Refused("There is no bot to listen for: set AMUX_FEISHU_APP_ID and AMUX_FEISHU_APP_SECRET.")
@@ -196,7 +197,12 @@ async def ingress(settings: Settings) -> None:
             parts.submit, parts.bindings, allowed, settings.target, lambda ref: launch_settings(settings, ref)
         )
         ear = Ingress(api, await _open_id(api), receive, parts.cards, allowed)
-        link = LongConnection(app=bot.app_id, secret=bot.app_secret, domain=bot.domain, handle=ear.handle)
+
+        def watch(health: Health) -> None:
+            if health.link is Link.up:
+                ready()
+
+        link = LongConnection(app=bot.app_id, secret=bot.app_secret, domain=bot.domain, handle=ear.handle, watch=watch)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, link.stop)
         await link.run()

@@ -3,6 +3,7 @@
 Shared clients start with the worker, not in the first task, so that no two tasks race for them."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -85,6 +86,8 @@ def process() -> Process:
 @signals.setup_logging.connect
 def _log(**_: object) -> None:
     logs.configure(os.environ.get("AMUX_SERVICE", "worker"), secrets=settings.secrets())
+    for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat"):  # two lines a second that say nothing
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 @signals.worker_init.connect

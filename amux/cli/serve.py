@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 import typer
 
@@ -33,7 +34,7 @@ def serve(name: str) -> None:
             case "ingress":
                 from amux.wiring import ingress
 
-                asyncio.run(ingress(settings))
+                asyncio.run(ingress(settings, _ready))
             case "web":
                 from amux.wiring import web
 
@@ -63,3 +64,9 @@ def _flower_conf() -> str:
     import ops.flower
 
     return str(ops.flower.__file__)
+
+
+def _ready() -> None:
+    """Tell whoever supervises us."""
+    if path := os.environ.get("AMUX_READY_FILE"):
+        Path(path).write_text(str(os.getpid()), encoding="ascii")

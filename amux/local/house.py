@@ -83,7 +83,7 @@ def _service(plan: Plan, where: Urls, name: str, number: int) -> Service:
     port = (plan.ports or {}).get(name)
     aside = name in ("ingress", "flower")  # neither is waited for: one imports for seconds, the other may never matter
     ready: Probe | None = None
-    if name in ("worker", "deliver"):
+    if name in ("worker", "deliver", "ingress"):
         ready = _written(ready_file)
     elif port:
         ready = http_answers(f"http://127.0.0.1:{port}/healthz" if name == "web" else f"http://127.0.0.1:{port}/")

@@ -57,6 +57,14 @@ class Stage:
             if self._process.returncode is not None or time.monotonic() > end:
                 raise Unavailable(f"amux did not start: {self._log.read_text()[-600:]}")
             await asyncio.sleep(0.05)
+        while "ingress" in self.names and not self._connected():
+            if time.monotonic() > end:
+                raise Unavailable("the bot did not connect in time; see ingress.log of the drill's home.")
+            await asyncio.sleep(0.05)
+
+    def _connected(self) -> bool:
+        ready = self.home / "ready" / "ingress"
+        return ready.exists() and ready.read_text() == str(self.pids().get("ingress"))
 
     async def stop(self) -> None:
         """End it as Ctrl-C would."""

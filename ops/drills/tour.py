@@ -22,7 +22,7 @@ from amux.sandbox import feishu
 from amux.sandbox.ledger import Ledger
 from amux.sandbox.records import MessageId, ThreadId
 from amux.settings import Settings
-from ops.drills.count import open_turns, quiet
+from ops.drills.count import quiet
 from ops.drills.drill import stage_settings
 from ops.drills.stage import Stage, stage
 
@@ -53,7 +53,7 @@ class Tour:
                 seen = await play()
             mark = "✓"
         except (TimeoutError, AssertionError, Unavailable) as why:
-            seen, mark, self.held = f"NOT SEEN: {why or 'in time'}", "✗", False
+            seen, mark, self.held = f"NOT SEEN: {str(why) or 'in time'}", "✗", False
         print(f"{mark} {promise}: {seen} ({time.monotonic() - began:.1f} s)", flush=True)
 
     # -- the steps ----------------------------------------------------------------------------------------------------
@@ -177,10 +177,10 @@ class Tour:
         return (await self.event(e.TurnStarted, said)).turn
 
     async def running(self) -> TurnId:
-        """Wait until a Turn runs in the topic's Session."""
-        while not (running := [turn for _, turn in await open_turns(self.parts)]):
-            await asyncio.sleep(LOOK_SECONDS)
-        return running[0]
+        """The first Turn, once it has started."""
+        started = await self.recorded(lambda event: isinstance(event, e.TurnStarted))
+        assert isinstance(started.event, e.TurnStarted)
+        return started.event.turn
 
     async def recorded(self, fits: Callable[[e.Event], bool], session: Session | None = None) -> Recorded:
         """Wait for the first such event, of one Session or of any."""
