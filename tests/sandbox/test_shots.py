@@ -9,14 +9,16 @@ import pytest
 
 from ops.shots import main, take
 from tests.sandbox.conftest import Cloud, Phone
-from tests.sandbox.pages import joined, page_of, pushed, running, send, world
+from tests.sandbox.pages import joined, page_of, pushed, running, send, text, world
 
 PNG = b"\x89PNG"
 
 
 async def work(sandbox: Cloud, phone: Phone) -> None:
     """The first message starts a Turn; what follows joins it."""
+    fold = {"tag": "collapsible_panel", "header": {"title": text("1 tool", "1 次工具调用")}, "elements": []}
     card = running()
+    card["body"]["elements"].append(fold)
     async for frame, event in pushed(phone):
         await phone.ack(frame)
         asked = sandbox.world.messages[event["event"]["message"]["message_id"]]
@@ -34,7 +36,7 @@ async def test_the_scene_is_played_and_photographed(tmp_path: Path) -> None:
     assert [path.name for path in taken] == names
     assert all((tmp_path / name).read_bytes().startswith(PNG) for name in names)
     said = [message.text for message in sandbox.world.messages.values() if message.person]
-    assert [text.removeprefix("@Coder ") for text in said] == [
+    assert [words.removeprefix("@Coder ") for words in said] == [
         "The upload test fails one run in ten. Find out why.",
         "Look at the last chunk first.",
         "Also bump the patch version.",
