@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import amux
 from amux.core.errors import Broken, Refused, Unavailable
 from amux.local.home import Home
 from amux.local.keeper import Keeper, Readiness, Service, State, Told
@@ -164,8 +166,9 @@ async def _ready(keeper: Keeper) -> None:
 def _warden(home: Home) -> subprocess.Popen[bytes]:
     ours = home.run.supervisor
     words = (sys.executable, "-m", "amux.local.warden", str(home.path), str(ours.pid), ours.started)
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True)
+    env = {**os.environ, "PYTHONPATH": str(Path(amux.__file__).parent.parent)}  # our own code, wherever we stand
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(words, stdin=pipe, stdout=null, stderr=null, cwd="/", env=env, start_new_session=True)
 
 
 def rotate(home: Home, name: str) -> None:

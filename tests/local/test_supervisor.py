@@ -30,8 +30,25 @@ def told() -> list[Told]:
     return []
 
 
-def shell(name: str, script: str = "exec sleep 1000", *, after: tuple[str, ...] = (), grace: float = 10) -> Service:
-    return Service(name, ("/bin/sh", "-c", script), {"PATH": os.environ["PATH"]}, after=after, grace_seconds=grace)
+def shell(
+    name: str,
+    script: str = "exec sleep 1000",
+    *,
+    up: Path | None = None,
+    after: tuple[str, ...] = (),
+    grace_seconds: float = 10,
+    ready_seconds: float = 60,
+) -> Service:
+    """A service that runs `script`, and is ready once `up` is there (None: at once)."""
+    return Service(
+        name,
+        ("/bin/sh", "-c", script),
+        {"PATH": os.environ["PATH"]},
+        ready=exists(up) if up else None,
+        after=after,
+        grace_seconds=grace_seconds,
+        ready_seconds=ready_seconds,
+    )
 
 
 def exists(path: Path) -> Probe:
@@ -47,9 +64,8 @@ def states(told: list[Told]) -> list[tuple[str, State]]:
 
 async def test_the_start_follows_the_order_and_the_stop_goes_back(home: Home, told: list[Told]) -> None:
     mark = home.path / "mark"
-    first = shell("first", f"sleep 0.1; : > '{mark}'; exec sleep 1000")
     services = (
-        Service(first.name, first.argv, first.env, ready=exists(mark)),
+        shell("first", f"sleep 0.1; : > '{mark}'; exec sleep 1000", up=mark),
         shell("second", after=("first",)),
         shell("third", after=("first", "second")),
     )
@@ -97,8 +113,7 @@ async def test_a_start_that_fails_says_so_in_one_line(home: Home) -> None:
 
 async def test_a_degraded_service_is_started_at_once_on_demand(home: Home) -> None:
     mended = home.path / "mended"
-    bad = shell("bad", f"test -e '{mended}' && exec sleep 1000; exit 1")
-    bad = Service(bad.name, bad.argv, bad.env, ready=exists(mended))
+    bad = shell("bad", f"test -e '{mended}' && exec sleep 1000; exit 1", up=mended)
     async with Supervisor(home, (bad,)) as supervisor:
         await supervisor.reaches("bad", State.degraded)
         mended.write_text("")
@@ -107,8 +122,7 @@ async def test_a_degraded_service_is_started_at_once_on_demand(home: Home) -> No
 
 
 async def test_one_that_is_never_ready_is_killed_and_tried_again(home: Home, told: list[Told]) -> None:
-    deaf = shell("deaf")
-    deaf = Service(deaf.name, deaf.argv, deaf.env, ready=exists(home.path / "never"), ready_seconds=0.05)
+    deaf = shell("deaf", up=home.path / "never", ready_seconds=0.05)
     async with Supervisor(home, (deaf,), tell=told.append) as supervisor:
         await supervisor.reaches("deaf", State.restarting)
     assert told[:2] == [
@@ -166,8 +180,7 @@ async def test_stop_ends_a_pause_between_two_tries(home: Home, monkeypatch: pyte
 @pytest.mark.parametrize("sends", [signal.SIGSTOP, None], ids=["frozen", "deaf"])
 async def test_one_that_does_not_stop_is_killed_with_its_group(home: Home, sends: signal.Signals | None) -> None:
     up = home.path / "up"
-    deaf = shell("deaf", f"trap '' TERM; sleep 1000 & : > '{up}'; wait", grace=0.2)
-    deaf = Service(deaf.name, deaf.argv, deaf.env, ready=exists(up), grace_seconds=0.2)
+    deaf = shell("deaf", f"trap '' TERM; sleep 1000 & : > '{up}'; wait", up=up, grace_seconds=0.2)
     async with Supervisor(home, (deaf,)) as supervisor:
         await supervisor.ready()
         assert len(inhabitants(home.path)) == 2
@@ -177,8 +190,9 @@ async def test_one_that_does_not_stop_is_killed_with_its_group(home: Home, sends
 
 
 async def test_one_that_is_frozen_stops_in_good_order(home: Home, told: list[Told]) -> None:
-    mark = home.path / "mark"
-    polite = shell("polite", f"trap ': > \"{mark}\"; exit 0' TERM; while :; do sleep 0.01; done", grace=1000)
+    up, mark = home.path / "up", home.path / "mark"
+    script = f"trap ': > \"{mark}\"; exit 0' TERM; : > '{up}'; while :; do sleep 0.01; done"
+    polite = shell("polite", script, up=up, grace_seconds=1000)
     async with asyncio.timeout(5), Supervisor(home, (polite,), tell=told.append) as supervisor:
         await supervisor.ready()
         supervisor.freeze("polite")
@@ -198,14 +212,12 @@ async def test_freeze_and_thaw(home: Home) -> None:
 
 async def test_what_a_crashed_service_forked_goes_with_it(home: Home) -> None:
     up = home.path / "up"
-    service = shell("forker", f"sleep 1000 & echo $! > '{up}.new'; mv '{up}.new' '{up}'; wait")
-    service = Service(service.name, service.argv, service.env, ready=exists(up))
+    service = shell("forker", f"sleep 1000 & echo $! > '{up}.new'; mv '{up}.new' '{up}'; wait", up=up)
     async with Supervisor(home, (service,)) as supervisor:
         await supervisor.ready()
         forked = int(up.read_text())
         supervisor.kill("forker")
-        until_gone = asyncio.get_running_loop().run_in_executor(None, until, lambda: started(forked) == "")
-        await until_gone
+        await asyncio.to_thread(until, lambda: started(forked) == "")
 
 
 async def test_two_logs_are_kept(home: Home) -> None:
@@ -279,8 +291,8 @@ async def test_a_signal_unwinds_the_body_in_order(home: Home, told: list[Told], 
 async def test_a_second_signal_breaks_the_stop_off(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amux.local.supervisor.TWICE_SECONDS", 0.0)
     deaf = home.path / "deaf"
-    service = shell("deaf", f"trap '' TERM; : > '{deaf}'; while :; do sleep 1000; done")
-    service = Service(service.name, service.argv, service.env, ready=exists(deaf), grace_seconds=1000)
+    script = f"trap '' TERM; : > '{deaf}'; while :; do sleep 1000; done"
+    service = shell("deaf", script, up=deaf, grace_seconds=1000)
     async with asyncio.timeout(10):
         with ending_on_signals() as ending:
             async with Supervisor(home, (service,)) as supervisor:
