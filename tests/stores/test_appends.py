@@ -8,13 +8,15 @@ from typing import LiteralString
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from amux.core.errors import Broken, Stale, Unavailable
 from amux.core.events import Cause, Event, InputAccepted, Item, ItemStatus, ItemType, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import Epoch, ItemId, Seq, SessionKey, TurnId
 from amux.core.session import State, fold
 from amux.ports import Append, Fence, OpenedTimeline
-from tests.conformance.sides import Process, Side, until
+from amux.stores import postgres
+from tests.conformance.sides import Process, Side, real_process, until
 from tests.stores.conftest import Far
 
 pytestmark = pytest.mark.real
@@ -125,23 +127,27 @@ async def test_poison_in_a_group_of_ten_spoils_itself_alone(side: Side) -> None:
     assert [len(await events(side, o.session.key)) for o in owners] == [2 if n in (3, 7) else 3 for n in range(10)]
 
 
-async def test_a_row_locked_by_hand_holds_up_nobody_else(side: Side, postgres_url: str) -> None:
-    owners = await owned(side, side.a, 10)
-    locked = owners[2].session.key
-    async with by_hand(postgres_url, "select from sessions where key = %s for update", locked) as client:
-        waiting = asyncio.create_task(append_all(side.a, owners[2:3], STARTED))
-        others = await append_all(side.a, owners[:2] + owners[3:], STARTED)
-        assert all(isinstance(answer, Fence) for answer in others)
-        assert not waiting.done()
-        more = [
-            replace(o, fence=f) for o, f in zip(owners[:2] + owners[3:], others, strict=True) if isinstance(f, Fence)
-        ]
-        async with asyncio.timeout(
-            0.9
-        ):  # once found, the locked one is kept out of the groups: nobody waits for it again
-            assert all(isinstance(answer, Fence) for answer in await append_all(side.a, more, FINISHED))
-        await client.rollback()
-        assert await waiting == [replace(owners[2].fence, head=Seq(1))]
+async def test_a_row_locked_by_hand_holds_up_nobody_else(
+    side: Side, postgres_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "OPTIONS", f"{postgres.OPTIONS} -c lock_timeout=100")
+    async with real_process(postgres_url, redis_url, "a", patience=30) as process:
+        owners = await owned(side, process, 10)
+        locked, others = owners[2], owners[:2] + owners[3:]
+        with capture_logs() as lines:
+            async with by_hand(
+                postgres_url, "select from sessions where key = %s for update", locked.session.key
+            ) as hand:
+                waiting = asyncio.create_task(append_all(process, [locked], STARTED))
+                for _ in range(40):
+                    fences = await append_all(process, others, item("more"))
+                    others = [replace(o, fence=f) for o, f in zip(others, fences, strict=True) if isinstance(f, Fence)]
+                    await asyncio.wait([waiting], timeout=0.02)
+                assert (len(others), waiting.done()) == (9, False)
+                await hand.rollback()
+            assert await waiting == [replace(locked.fence, head=Seq(1))]
+    groups = [line for line in lines if line["event"] == "append_failed"]
+    assert len(groups) == 1  # once found, it is kept out of the groups: nobody waits for it again
 
 
 async def test_two_processes_that_lock_crosswise_both_finish(side: Side) -> None:
