@@ -1,0 +1,188 @@
+"""The provider for Claude Code: its program from the Agent SDK, a home of its own, a conversation new or resumed in it.
+
+By the SDK, and without its client: the SDK finds and spells the command, as its options say. Its client would start the
+program itself, with this process' whole environment and without a Guard, hides the frames that tell an input's fate, and
+stalls on a hundred unread ones. So the same lines are spoken straight on a `Process`, as with any other agent. The price:
+the command builder and the lines are the SDK's inside, and its version is bounded for it.
+
+Nothing of a person's own ~/.claude is read or written. Claude never runs a broken prompt again by itself (H56)."""
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+from uuid import uuid4
+
+from amux.core.inputs import Permission
+from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable, Uncertain
+from amux.providers.claude_dialogue import Dialogue
+from amux.providers.claude_turn import PATIENCE, Patience
+from amux.providers.jsonrpc import Rejected
+from amux.providers.process import End, Process
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+PASSED = ("ANTHROPIC_BASE_URL", *KEYS)
+REMEDY = 'Install it with `pip install "amux[agents]"`; `amux doctor` says what is missing.'
+ENDING_SECONDS = 1.0  # between the last line of an agent and its end
+IN_USE, GONE = "is already in use", "No conversation found"
+# They reach into other conversations, start turns by themselves, or want an answer that is no yes or no.
+WITHHELD = (
+    *("ListAgents", "SendMessage", "ScheduleWakeup", "CronCreate", "Monitor", "Workflow"),
+    *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode"),
+)
+FIXED = {
+    "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",  # one that ends would start a turn that nobody asked for (H55)
+    "CLAUDE_CODE_MAX_RETRIES": "4",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A native conversation by its id, and whether there is one to resume."""
+
+    id: str
+    resumed: bool
+
+
+class Claude:
+    """A Provider. `env` is the worker's environment; `program`, where it is given, is run in place of the bundled one."""
+
+    engine = "claude"
+
+    def __init__(self, env: Mapping[str, str], *, program: Path | None = None, patience: Patience = PATIENCE) -> None:
+        self._env = {name: env[name] for name in PASSED if env.get(name)}
+        self._program, self._patience = program, patience
+
+    async def open(self, opening: Opening, emit: Emit) -> Dialogue:
+        program = packaged(self._program)
+        if not any(name in self._env for name in KEYS):
+            raise Unavailable(f"Claude needs {KEYS[0]} or {KEYS[1]}. Set it in the environment of the worker.")
+        _check(opening.launch)
+        unused = _prepared(Path(opening.home) / "claude") / "unused"
+        native = _native(opening.native_id, unused)
+        try:
+            dialogue = await self._begin(program, opening, native, unused)
+        except _InUse:  # something was said in it after all: the owner before died at that moment (H56)
+            dialogue = await self._begin(program, opening, Native(native.id, resumed=True), unused)
+        dialogue.hand_over(emit)
+        return dialogue
+
+    async def _begin(self, program: Path, opening: Opening, native: Native, unused: Path) -> Dialogue:
+        argv = await asyncio.to_thread(_command, program, opening.launch, native)
+        process = await Process.start(
+            argv,
+            home=Path(opening.home),
+            env={**self._env, **FIXED, **_places(Path(opening.home))},
+            cwd=Path(opening.launch.workspace),
+            deadline=opening.deadline,
+            name="claude",
+            remedy=REMEDY,
+        )
+        dialogue = Dialogue(process, native.id, self._patience, lambda: unused.unlink(missing_ok=True))
+        try:
+            await dialogue.control.ask("initialize", seconds=self._patience.opening, hooks=None)
+        except (Uncertain, Unavailable) as error:  # nothing was said in it, so nothing is uncertain
+            raise await _unopened(process, error) from error
+        except Rejected as error:
+            await process.kill()
+            raise Unavailable(f"Claude did not open the conversation: {error.message}") from error
+        except BaseException:
+            await process.kill()
+            raise
+        return dialogue
+
+
+class _InUse(Exception):
+    """A conversation of that id is there already."""
+
+
+def packaged(program: Path | None) -> Path:
+    """That program, or the one in the package `claude-agent-sdk`, whose command is needed in any case. Raises Unavailable,
+    saying what to do, when something is missing."""
+    found = importlib.util.find_spec("claude_agent_sdk")
+    folder = Path(found.origin).parent if found and found.origin else None
+    program = program or (folder / "_bundled" / "claude" if folder else None)
+    if folder is None or program is None or not program.is_file():
+        raise Unavailable(f"The Claude program is not installed. {REMEDY}")
+    return program
+
+
+def _check(launch: LaunchSnapshot) -> None:
+    if launch.effort and launch.effort not in EFFORTS:
+        raise Refused(f"Claude has no effort {launch.effort}. It has: {', '.join(EFFORTS)}.", key="no_effort")
+
+
+def _prepared(state: Path) -> Path:
+    """Claude's own folder: its settings and conversations."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        told = f"Claude needs {state} for itself: {error.strerror}. Make AMUX_HOME writable for amux."
+        raise Unavailable(told) from error
+    return state
+
+
+def _native(native_id: str | None, unused: Path) -> Native:
+    """Which one to open. Claude keeps nothing of a conversation in which nothing was said, so it is written down that an id
+    was given and not used: such a one begins, and only one that was used can be gone."""
+    if native_id is None:
+        native_id = str(uuid4())
+        unused.write_text(native_id, encoding="utf-8")
+    with suppress(FileNotFoundError):
+        return Native(native_id, resumed=unused.read_text(encoding="utf-8") != native_id)
+    return Native(native_id, resumed=True)
+
+
+def _places(home: Path) -> dict[str, str]:
+    places = {"CLAUDE_CONFIG_DIR": str(home / "claude"), "CLAUDE_CODE_TMPDIR": str(home / "tmp")}
+    return {**places, "IS_SANDBOX": "1"} if os.geteuid() == 0 else places  # else it does not bypass as root
+
+
+def _command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
+    """The SDK's own command line. Imported here: it takes a second, and is not there without the extra."""
+    from claude_agent_sdk import ClaudeAgentOptions  # noqa: PLC0415
+    from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport  # noqa: PLC0415
+
+    asks = launch.permission is Permission.ask
+    options = ClaudeAgentOptions(
+        cli_path=program,
+        system_prompt={"type": "preset", "preset": "claude_code"},
+        setting_sources=["project"],
+        strict_mcp_config=True,
+        disallowed_tools=[*WITHHELD],
+        include_partial_messages=True,
+        permission_mode="default" if asks else "bypassPermissions",
+        permission_prompt_tool_name="stdio" if asks else None,
+        model=launch.model,
+        effort=next((effort for effort in EFFORTS if effort == launch.effort), None),
+        resume=native.id if native.resumed else None,
+        session_id=None if native.resumed else native.id,
+    )
+    return SubprocessCLITransport("", options)._build_command()  # noqa: SLF001
+
+
+async def _unopened(process: Process, error: Exception) -> Exception:
+    """Why it did not open: its own end, where it came to one, says more than the request that failed."""
+    end: End | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING_SECONDS):
+            end = await process.wait()
+    if end is None:
+        await process.kill()
+        return Unavailable(f"{error} {REMEDY}")
+    said = "\n".join(end.last_words)
+    if IN_USE in said:
+        return _InUse()
+    if GONE in said:
+        return Refused(f"Claude no longer has this conversation. Start a new Session. ({GONE}.)", key="no_history")
+    return await process.failure()

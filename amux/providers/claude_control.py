@@ -1,0 +1,94 @@
+"""Claude Code's control protocol over its lines: messages one way, requests both ways, everything else handed on.
+
+Every request has a deadline, and every way in which it can come out is one of three: answered, certainly not taken, or
+unknown. It knows nothing of what is said, repeats nothing, and logs nothing."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import count
+
+from amux.core.errors import Uncertain
+from amux.providers.jsonrpc import Rejected
+from amux.providers.pipes import Line
+from amux.providers.process import Process
+
+NO_ERROR = 0  # its errors have words and no number
+
+
+class Control:
+    """One connection. `run` reads until the agent's output ends; the rest may be called while it runs."""
+
+    def __init__(
+        self,
+        process: Process,
+        *,
+        frame: Callable[[Line], None],
+        asked: Callable[[str, Line], None],
+        withdrawn: Callable[[str], None],
+    ) -> None:
+        self._process, self._frame, self._asked, self._withdrawn = process, frame, asked, withdrawn
+        self._numbers = count(1)
+        self._waiting: dict[str, asyncio.Future[Line]] = {}
+
+    async def run(self) -> None:
+        """Hand on what comes, in its order. When it returns, no request is open any more."""
+        async for line in self._process.lines():
+            self._take(line)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(Uncertain(f"{self._process.name} ended before it answered."))
+
+    def _take(self, line: Line) -> None:
+        match line:
+            case {"type": "control_response", "response": {"request_id": str(number)} as response}:
+                if (answer := self._waiting.get(number)) and not answer.done():
+                    _settle(answer, response)
+            case {"type": "control_request", "request_id": str(number), "request": dict(request)}:
+                self._asked(number, request)
+            case {"type": "control_cancel_request", "request_id": str(number)}:
+                self._withdrawn(number)
+            case _:
+                self._frame(line)
+
+    async def ask(self, subtype: str, *, seconds: float, **fields: object) -> Line:
+        """The answer to a request. Calls are sent in the order in which they are made.
+
+        Raises Rejected when the answer is an error, Unavailable when nothing was sent, Uncertain when no answer came in
+        time, or ever."""
+        number = f"amux-{next(self._numbers)}"
+        answer: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        request = {"subtype": subtype, **fields}
+        try:
+            async with asyncio.timeout(seconds):
+                await self._process.send({"type": "control_request", "request_id": number, "request": request})
+                return await answer
+        except TimeoutError:
+            raise Uncertain(f"{self._process.name} did not answer {subtype} within {seconds:g} s.") from None
+        finally:
+            del self._waiting[number]
+
+    async def say(self, message: Mapping[str, object]) -> None:
+        """A message of people's. Raises as `Process.send` does."""
+        await self._process.send(message)
+
+    async def reply(self, number: str, result: Mapping[str, object]) -> None:
+        """Answer a request of the other side. Raises as `Process.send` does."""
+        await self._respond({"subtype": "success", "request_id": number, "response": result})
+
+    async def refuse(self, number: str, subtype: str) -> None:
+        """Answer a request that nobody here knows, so that the other side does not wait for ever."""
+        await self._respond({"subtype": "error", "request_id": number, "error": f"{subtype} is not supported"})
+
+    async def _respond(self, response: Mapping[str, object]) -> None:
+        await self._process.send({"type": "control_response", "response": response})
+
+
+def _settle(answer: asyncio.Future[Line], response: Line) -> None:
+    match response:
+        case {"subtype": "error"}:
+            answer.set_exception(Rejected(str(response.get("error") or "no reason given"), NO_ERROR))
+        case {"response": dict(result)}:
+            answer.set_result(result)
+        case _:
+            answer.set_result({})
