@@ -131,7 +131,8 @@ class FakeTimeline:
 
     async def hold(self, held: Sequence[tuple[SessionKey, str]], *, seconds: float) -> Sequence[bool]:
         async with self.door:
-            answers = [self.world.rows[key].token == token for key, token in held]
+            rows = self.world.rows
+            answers = [rows[key].token == token and rows[key].session.owner is not None for key, token in held]
             for (key, _), still in zip(held, answers, strict=True):
                 if still:
                     self.world.rows[key].held_until = self.world.clock.now + seconds

@@ -100,6 +100,7 @@ class FakeLeases:
         async with self.door:
             if self.world.holder(session) == token:
                 del self.world.leases[session]
+                self.world.marks.pop(f"wake:{session}", None)
 
     async def release_if_drained(self, session: SessionKey, token: str, *, last_read: str) -> bool:
         async with self.door:
@@ -107,6 +108,7 @@ class FakeLeases:
             if self.world.holder(session) != token or (stream and stream[-1].entry != last_read):
                 return False
             del self.world.leases[session]
+            self.world.marks.pop(f"wake:{session}", None)
             self.world.streams.pop(session, None)
             return True
 

@@ -28,15 +28,16 @@ if held and held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return held and 1 or 2""")
 
+# Whoever lets go takes the mark along: a wake that was sent meanwhile found an owner, and must not stop the next one.
 RELEASE = Script("""
-if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2], KEYS[3]) end
 return 1""")
 
 RELEASE_IF_DRAINED = Script("""
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
-local newest = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
+local newest = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 if newest and newest[1] ~= ARGV[2] then return 0 end
-redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
 return 1""")
 
 
@@ -47,8 +48,7 @@ class RedisLeases:
         self._redis = redis
 
     async def take(self, session: SessionKey, token: str, *, seconds: float) -> Taken | None:
-        keys = (lease_key(session), wake_key(session), inbox_key(session))
-        taken = await self._redis.run(TAKE, keys, token, _ms(seconds))
+        taken = await self._redis.run(TAKE, _keys(session), token, _ms(seconds))
         return Taken(taken[0].decode(), young=taken[1] == 1) if taken else None
 
     async def renew(self, held: Sequence[tuple[SessionKey, str]], *, seconds: float) -> Sequence[Renewal]:
@@ -62,12 +62,16 @@ class RedisLeases:
         return [value is not None for chunk in chunks for value in await self._redis.command("MGET", *chunk)]
 
     async def release(self, session: SessionKey, token: str) -> None:
-        await self._redis.run(RELEASE, (lease_key(session),), token)
+        await self._redis.run(RELEASE, _keys(session), token)
 
     async def release_if_drained(self, session: SessionKey, token: str, *, last_read: str) -> bool:
-        keys = (lease_key(session), inbox_key(session))
-        released = await self._redis.run(RELEASE_IF_DRAINED, keys, token, last_read)
+        released = await self._redis.run(RELEASE_IF_DRAINED, _keys(session), token, last_read)
         return bool(released == 1)
+
+
+def _keys(session: SessionKey) -> tuple[str, str, str]:
+    """KEYS[2] to KEYS[4]."""
+    return lease_key(session), wake_key(session), inbox_key(session)
 
 
 def _ms(seconds: float) -> int:

@@ -62,6 +62,19 @@ async def test_a_visit_in_vain_takes_the_mark_too(side: Side) -> None:
     assert await side.a.inbox.post(key, side.said()) == Rung(wake=True)
 
 
+async def test_a_wake_that_came_while_owned_does_not_stop_the_next(side: Side) -> None:
+    key = SessionKey(1)
+    for drained in (True, False):
+        await taken(side, key)
+        await side.b.waker.drive(key, "local")  # it was due before the Lease was taken, and sent after
+        if drained:
+            assert await side.a.leases.release_if_drained(key, "a|1", last_read="0-0")
+        else:
+            await side.a.leases.release(key, "a|1")
+        assert await side.b.inbox.post(key, side.said()) == Rung(wake=True)
+        await side.wipe()
+
+
 async def test_a_post_rings_its_owner(side: Side) -> None:
     key = SessionKey(1)
     rang = asyncio.Event()

@@ -203,6 +203,8 @@ async def test_who_signs_off_is_named_no_more(side: Side) -> None:
     assert key in dict(await side.a.sessions.named())
     await side.b.timeline.sign_off(key, new.fence)
     assert key not in dict(await side.a.sessions.named())
+    assert list(await side.b.timeline.hold([(key, "b|2")], seconds=60)) == [False]  # a late renewal holds nobody up
+    assert await side.a.timeline.open(key, "a|3", worker="a", young=False)
 
 
 async def test_a_session_that_is_not_there_cannot_be_opened(side: Side) -> None:

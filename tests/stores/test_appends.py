@@ -221,6 +221,17 @@ async def test_a_journal_that_is_full_refuses_at_once(side: Side, postgres_url: 
     assert (await side.a.inputs.journal(key, said)).fresh
 
 
+async def test_an_accepted_input_keeps_its_id_and_loses_its_text(side: Side, postgres_url: str) -> None:
+    journaled = await side.launch(side.said("a secret"))
+    owner = await opened(side.a, journaled.session)
+    accepted = (InputAccepted(journaled.said),)  # type: ignore[arg-type]
+    one = Append((STARTED, *accepted), fold(accepted), ((journaled.said.id, 2),))
+    await side.a.timeline.append(journaled.session, owner.fence, one)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as db:
+        query = "select payload, accepted_seq from inputs where input_id = %s"
+        assert await (await db.execute(query, (journaled.said.id,))).fetchone() == (None, 2)
+
+
 async def test_an_appended_row_stays_where_its_index_points(side: Side, postgres_url: str) -> None:
     """Appends are HOT updates (H19)."""
     (owner,) = await owned(side, side.a, 1)
