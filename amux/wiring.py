@@ -49,6 +49,7 @@ from amux.stores.timeline import PostgresTimeline
 from amux.web.app import create as web_app
 
 log = structlog.stdlib.get_logger()
+OPENINGS = 4  # agents that start at once in one worker
 
 
 class SystemClock:
@@ -142,6 +143,7 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Host
             keeper=Keeper(parts.leases, parts.timeline, clock, settings.lease),
             providers=providers(env),
             home=lambda ref: str(settings.home / "sessions" / ref.target / ref.id),
+            opening=asyncio.Semaphore(OPENINGS),
         )
         owners = Host(runtime, settings.target)
         owners.start()

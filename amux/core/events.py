@@ -197,6 +197,7 @@ class TurnStarted:
     cause: Cause
     authorization: Authorization | None = None
     senders: tuple[Principal | None, ...] = ()
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

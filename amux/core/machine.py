@@ -382,6 +382,7 @@ def _start(draft: Draft, inputs: tuple[Input, ...]) -> None:
     turn = TurnId(draft.state.last_turn + 1)
     senders = tuple(dict.fromkeys(i.sender for i in inputs))
     note = cancellation_note(draft.state.cancelled)
-    draft.write(e.TurnStarted(turn, _ids(inputs), e.Cause.input, inputs[0].authorization, senders))
+    rights, engine = inputs[0].authorization, draft.scratch.engine
+    draft.write(e.TurnStarted(turn, _ids(inputs), e.Cause.input, rights, senders, engine))
     draft.set(phase=Phase.turn)
     draft.effects.append(StartTurn(turn, inputs, note))

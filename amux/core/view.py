@@ -39,6 +39,7 @@ class TurnView:
     reply_to: InputId
     title: str
     by: str
+    engine: str
     started: float
     first: Seq
     seq: Seq
@@ -168,6 +169,7 @@ class Board:
             reply_to=event.inputs[-1],
             title=first.text if first else "",
             by=first.name if first else "",
+            engine=event.engine,
             started=at,
             first=seq,
             seq=seq,

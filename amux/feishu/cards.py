@@ -15,14 +15,15 @@ from amux.feishu.split import split
 Element = dict[str, Any]
 MAX_PART = 16_000  # bytes of agent text in one card: with both languages, escapes and the rest it stays below 25 KB
 MAX_TITLE, MAX_QUOTE, MAX_TOOLS, MAX_TOOL = 80, 160, 8, 120
+AGENTS: Mapping[str, str | Text] = {"codex": "Codex", "claude": "Claude", "scripted": say("agent_scripted")}
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def render(view: TurnView | ReceiptView | AskView, nonce: str, agent: str = "") -> Sequence[Mapping[str, object]]:
+def render(view: TurnView | ReceiptView | AskView, nonce: str) -> Sequence[Mapping[str, object]]:
     """The cards of one view; its buttons carry the nonce and what they are for (H24)."""
     match view:
         case TurnView():
-            return _turn(view, nonce, agent)
+            return _turn(view, nonce)
         case ReceiptView():
             return [_receipt(view)]
         case AskView():
@@ -37,14 +38,14 @@ def plain(text: str) -> str:
 # -- a Turn -----------------------------------------------------------------------------------------------------------
 
 
-def _turn(view: TurnView, nonce: str, agent: str) -> list[Mapping[str, object]]:
+def _turn(view: TurnView, nonce: str) -> list[Mapping[str, object]]:
     finished = view.finished.outcome if view.finished else None
     parts = split(plain(view.answer()), MAX_PART)
     if finished is None:
         parts = parts[-1:]  # while it works, its newest words
     first, rest = (parts[0] if parts else ""), parts[1:]
     look = _LOOKS[finished] if finished else (_asks(view) or _stopping(view) or ("blue", "tag_running", "blue"))
-    elements = [*_news(view, agent), *_answer(first), *_joined(view), *_tools(view), _line(view, agent)]
+    elements = [*_news(view), *_answer(first), *_joined(view), *_tools(view), _line(view)]
     if finished is None and not view.stopping:
         elements.append(_buttons(_button("button_interrupt", "danger", {"a": "interrupt", "n": nonce, "t": view.turn})))
     card = _card(elements, summary=_summary(view, first), title=_title(view.title), look=look)
@@ -67,7 +68,7 @@ def _stopping(view: TurnView) -> tuple[str, str, str] | None:
     return ("blue", "tag_stopping", "neutral") if view.stopping else None
 
 
-def _news(view: TurnView, agent: str) -> list[Element]:
+def _news(view: TurnView) -> list[Element]:
     """The first line on a phone: what it does now, or how it ended."""
     if view.finished is None:
         if view.stopping:
@@ -80,7 +81,7 @@ def _news(view: TurnView, agent: str) -> list[Element]:
             return [_md(say("interrupted", who=_who(view.stopped_by))), *_cancelled(view)]
         case Outcome.failed:
             cause = plain(_short(view.finished.detail or view.finished.reason, MAX_QUOTE))
-            return [_md(say("failed", agent=agent or "agent", cause=cause)), _small(say("failed_line"))]
+            return [_md(say("failed", agent=_agent(view), cause=cause)), _small(say("failed_line"))]
         case Outcome.lost:
             return [_md(say("lost")), _small(say("lost_line"))]
 
@@ -107,18 +108,22 @@ def _tools(view: TurnView) -> list[Element]:
         return []
     marks = {ItemStatus.completed: "✓", ItemStatus.failed: "✗", ItemStatus.started: "●", ItemStatus.superseded: "–"}
     lines = "\n\n".join(f"{marks[t.status]} {_code(t.title)}" for t in tools[-MAX_TOOLS:])
-    head = say("tools_line", count=len(tools))
+    head = say("tools_line", count=len(tools)) if len(tools) > 1 else say("tools_line_one")
     panel = {"tag": "collapsible_panel", "element_id": "tools", "expanded": False}
     return [{**panel, "header": {"title": _text(head)}, "elements": [_md(Text(lines, lines))]}]
 
 
-def _line(view: TurnView, agent: str) -> Element:
-    slots: dict[str, Any] = {"turn": view.turn, "time": lasting(view.now - view.started), "agent": agent or "agent"}
+def _line(view: TurnView) -> Element:
+    slots: dict[str, Any] = {"turn": view.turn, "time": lasting(view.now - view.started), "agent": _agent(view)}
     usage = view.finished.usage if view.finished else None
     if usage and (usage.input_tokens or usage.output_tokens):
         tokens = usage.input_tokens + usage.output_tokens
         return _small(say("turn_line_tokens", tokens=f"{tokens / 1000:.1f}k" if tokens >= 1000 else tokens, **slots))
     return _small(say("turn_line", **slots))
+
+
+def _agent(view: TurnView) -> str | Text:
+    return AGENTS.get(view.engine) or (plain(view.engine) if view.engine else say("agent"))
 
 
 def _summary(view: TurnView, answer: str) -> Text:

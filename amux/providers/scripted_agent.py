@@ -74,6 +74,14 @@ def quote(text: str) -> str:
     return f'"{line[:QUOTED]}…"' if len(line) > QUOTED else f'"{line}"'
 
 
+def pieces(text: str) -> list[str]:
+    """A text in at most PIECES parts, cut between words."""
+    words = text.split(" ")
+    size = -(-len(words) // PIECES)
+    parts = [" ".join(words[at : at + size]) + " " for at in range(0, len(words), size)]
+    return [*parts[:-1], parts[-1].rstrip()]
+
+
 class Turn:
     """One Turn: what it was told, and the script it follows. `run` says when to go on; between, `Agent` tells it more."""
 
@@ -136,7 +144,9 @@ class Turn:
     def _friendly(self, text: str) -> list[Step]:
         think, stream = (
             Step("think", f"What is asked: {quote(text)}."),
-            Step("stream", f"{PIECES} x {self._agent.beat}"),
+            Step(
+                "tell", f"I look at {quote(text)} first, then at what is around it, and run the tests before I answer."
+            ),
         )
         return [think, stream, *(Step("tool", name) for name in TOOLS), Step("answer", text)]
 
@@ -175,15 +185,14 @@ class Turn:
                 self._close("completed", text="done")
             case Step("stream", how):
                 count, _, seconds = how.partition("x")
-                pieces = [f"word {n} " for n in range(1, int(number(count, 1)) + 1)]
-                yield from self._stream(pieces, number(seconds, 0))
+                words = [f"word {n} " for n in range(1, int(number(count, 1)) + 1)]
+                yield from self._stream(words, number(seconds, 0))
             case Step("answer", text):
                 known = f"I know {self._known} earlier message{'' if self._known == 1 else 's'}."
                 added = [self._mention()] if self._added else []
-                words = " ".join([f"You said {quote(text)}.", *added, known]).split(" ")
-                size = -(-len(words) // PIECES)
-                parts = [" ".join(words[at : at + size]) + " " for at in range(0, len(words), size)]
-                yield from self._stream([*parts[:-1], parts[-1].rstrip()], beat)
+                yield from self._stream(pieces(" ".join([f"You said {quote(text)}.", *added, known])), beat)
+            case Step("tell", text):
+                yield from self._stream(pieces(text), beat)
             case Step("ask", text):
                 yield from self._ask(text)
             case Step("sleep", seconds):
@@ -214,9 +223,9 @@ class Turn:
         self._begin("message", "", text)
         self._close("completed")
 
-    def _stream(self, pieces: list[str], seconds: float) -> Iterator[Wait]:
+    def _stream(self, parts: list[str], seconds: float) -> Iterator[Wait]:
         item = self._begin("message", "", "")
-        for piece in pieces:
+        for piece in parts:
             if seconds:
                 yield from self._pause(seconds)
                 self._take_steers()

@@ -13,6 +13,7 @@ from amux.core.errors import Unavailable
 from amux.core.ids import SessionKey
 from amux.ports import Clock, Leases, Renewal, Timeline
 
+RENEWALS = 5  # in one Lease
 NEW_STREAM = "0-0"  # an entry id before all others
 log = structlog.stdlib.get_logger()
 
@@ -58,11 +59,11 @@ class Keeper:
             del self._tenures[tenure.session]
 
     async def run(self) -> None:
-        """Renew at a third of the Lease, for ever."""
+        """Renew, for ever, often enough that a late one is no lost one."""
         while True:
             started = self.clock.monotonic()
             await self.renew()
-            await asyncio.sleep(max(0.05, self.lease / 3 - (self.clock.monotonic() - started)))
+            await asyncio.sleep(max(0.05, self.lease / RENEWALS - (self.clock.monotonic() - started)))
 
     async def renew(self) -> None:
         """One renewal of all, and the end of those that nobody confirms any more."""

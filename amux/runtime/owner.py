@@ -3,6 +3,7 @@
 It holds the right to try (Lease), to write (Fence) and to act (Guard), and stops quietly when it has lost any. Its
 memory may go at any instant: what counts is in the journal and in the Timeline."""
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -64,6 +65,7 @@ class Runtime:
     keeper: Keeper
     providers: Mapping[str, Provider]
     home: Callable[[SessionRef], str]
+    opening: asyncio.Semaphore  # few agents start at once: a start is a fork, and renewals must not wait behind fifty
 
 
 async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], None]) -> None:
@@ -115,7 +117,7 @@ class Owner:
         self.state, self.fence = opened.state, opened.fence
         self.scratch = Scratch(launch.engine, rt.pace.window)
         provider, home = rt.providers.get(launch.engine), rt.home(opened.session.ref)
-        self._hands = Performer(opened.session.ref, launch, home, provider, self.tenure, self._mailbox.put)
+        self._hands = Performer(opened.session.ref, launch, home, provider, self.tenure, rt.opening, self._mailbox.put)
         self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
         self.tenure.look = self._look_again
 
@@ -146,10 +148,17 @@ class Owner:
             self.fence = await self.rt.timeline.append(self.session, self.fence, append)
             await self._after_append(step, shown)
         self.state, self.scratch = step.state, step.scratch
-        if step.effects and self.rt.clock.monotonic() >= self.tenure.until:
-            raise Stale("the Lease ran out before its act")
+        if step.effects:
+            await self._may_act()
         for effect in step.effects:
             self._hands.perform(effect)
+
+    async def _may_act(self) -> None:
+        """Act under a Lease that is confirmed now; on a busy machine the last renewal may be just too old."""
+        if self.rt.clock.monotonic() >= self.tenure.until:
+            await self.rt.keeper.renew()
+        if self.rt.clock.monotonic() >= self.tenure.until:
+            raise Stale("the Lease ran out before its act")
 
     async def _after_append(self, step: Step, shown: bool) -> None:  # noqa: FBT001
         if step.accepts:

@@ -34,6 +34,7 @@ class Performer:
     home: str
     provider: Provider | None
     tenure: Tenure
+    opening: asyncio.Semaphore
     tell: Callable[[s.Signal], None]
     _conversation: Conversation | None = None
     _generation: int = 0
@@ -76,9 +77,9 @@ class Performer:
             missing = f"This Session runs on {self.launch.engine}, which {self.session.target} does not have."
             self.tell(s.OpenFailed(FailReason.engine_unavailable, missing))
             return
-        opening = Opening(self.session, self.launch, self.home, self.tenure.deadline, native_id)
         try:
-            async with asyncio.timeout(OPEN_LIMIT):
+            async with self.opening, asyncio.timeout(OPEN_LIMIT):
+                opening = Opening(self.session, self.launch, self.home, self.tenure.deadline, native_id)
                 conversation = await self.provider.open(opening, self._emitter(self._generation))
         except Unavailable as why:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))

@@ -80,8 +80,7 @@ class Changes:
             for change in self.since(after):
                 yield change
                 after = change.seq
-            if after == self.head:
-                await grown.wait()
+            await grown.wait()
 
     async def until(self, holds: Callable[[], bool], *, seconds: float) -> None:
         """Return as soon as `holds()` is true, looked at after every change. Raises TimeoutError after `seconds`."""

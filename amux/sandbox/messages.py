@@ -65,7 +65,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
     for message in body.messages:
         for block in message.blocks:
             kind = block.type if message.role == "user" else message.role
-            text = _plain(block.text or "") if kind == "text" else ""
+            text = _said(kind, block.text or "")
             if text.startswith(ABORTED):
                 fresh = 0
             elif text:
@@ -89,10 +89,13 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
     )
 
 
-def _plain(text: str) -> str:
-    """People's own words in a block: without reminders, without the frame around a message sent in mid-turn."""
-    framed = SENT_MEANWHILE.search(text)
-    return framed[1].strip() if framed else REMINDER.sub("", text).strip()
+def _said(kind: str, text: str) -> str:
+    """People's own words in a block: without reminders, without the frame around a message sent in mid-turn, which may
+    also stand in a system message."""
+    framed = SENT_MEANWHILE.search(text) if kind in ("text", "system") else None
+    if framed:
+        return framed[1].strip()
+    return REMINDER.sub("", text).strip() if kind == "text" else ""
 
 
 class Voice:

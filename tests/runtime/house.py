@@ -53,6 +53,7 @@ class House:
             keeper=keeper,
             providers={self.agent.engine: self.agent},
             home=lambda ref: f"/homes/{ref.id}",
+            opening=asyncio.Semaphore(4),
         )
         self.workers[name] = ports, Host(rt, "local")
         return self.workers[name]
