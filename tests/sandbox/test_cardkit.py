@@ -147,6 +147,7 @@ async def test_a_batch_is_carried_out_whole_or_not_at_all(kit: Kit) -> None:
     }
     missing = {"action": "delete_elements", "params": {"element_ids": ["nowhere"]}}
     assert await kit.batch(1, partial, missing) == 300313
+    assert kit.bot.world.entities[CardId(kit.id)].card == START
     more = {
         "action": "add_elements",
         "params": {"type": "insert_after", "target_element_id": "out", "elements": [markdown("two", element_id="two")]},

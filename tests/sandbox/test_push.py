@@ -164,7 +164,10 @@ async def test_a_mute_connection_stays_open_and_says_nothing(hasty: Cloud) -> No
         hasty.world.say(USER_A, OPS, "hello")
         await settled(hasty)
         assert set(outcomes(hasty)[0]) == {Outcome.silent}
-        await (await phone.socket.ping())  # the protocol's own pings are still answered
+        await (await phone.socket.ping())  # the protocol's own pings are still answered, behind all that was sent
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await phone.socket.recv()
         async with hasty.phone() as other:
             for _ in range(20):  # half of them go to the mute one
                 hasty.world.courier.redeliver(CODER)
@@ -205,6 +208,17 @@ async def test_a_chat_out_of_order(cloud: Cloud) -> None:
         said = [cloud.world.say(USER_A, OPS, str(n)) for n in range(3)]
         heard = [(await phone.take())["event"]["message"]["message_id"] for _ in range(3)]
     assert heard == said[::-1]
+
+
+async def test_what_was_held_back_is_pushed_again_like_the_rest(hasty: Cloud) -> None:
+    hasty.world.faults.arm(PushFault.ack_ignored)
+    async with hasty.phone() as phone:
+        hasty.world.courier.reorder(OPS, seconds=0.01)
+        hasty.world.say(USER_A, OPS, "hello")
+        first, second = await phone.take(), await phone.take()
+        await settled(hasty)
+    assert first == second
+    assert outcomes(hasty) == [[Outcome.silent, Outcome.acknowledged]]
 
 
 async def test_everything_once_more_and_shuffled(cloud: Cloud) -> None:

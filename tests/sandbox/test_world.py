@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -97,6 +98,18 @@ async def test_an_onlooker_misses_nothing_and_may_come_late(world: World) -> Non
     late = [change async for change in _first(world, after=2, count=len(seen) - 2)]
     assert late == seen[2:]
     await world.close()
+
+
+async def test_what_changes_while_an_onlooker_looks_away_is_not_missed(world: World) -> None:
+    world.log.note(ChangeKind.connected)
+    seen: list[ChangeKind] = []
+    async with asyncio.timeout(5):
+        async for change in world.changes():
+            seen.append(change.kind)
+            if change.kind is ChangeKind.disconnected:
+                break
+            world.log.note(ChangeKind.disconnected)
+    assert seen == [ChangeKind.connected, ChangeKind.disconnected]
 
 
 async def test_waiting_for_what_never_comes_ends(world: World) -> None:
