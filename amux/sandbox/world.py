@@ -95,7 +95,7 @@ class World:
         quotes: MessageId | None = None,
     ) -> MessageId:
         """A text from a person, pushed to the chat's bots. Without `topic` it opens one where every message does.
-        `mentions` None means all bots of a group; `()` nobody. `quotes` answers a message outside of topics. Raises
+        `mentions` None means all bots of a group; `()` nobody. `quotes` answers a message, in its topic if it has one. Raises
         WorldError when the person or a bot is not in the chat, or the topic or message is not."""
         place = self._place(person, chat)
         if mentions is None:
@@ -104,14 +104,10 @@ class World:
             raise WorldError("a bot that is mentioned is not in this chat: invite it first")
         names = tuple(self._mention(number, app) for number, app in enumerate(mentions, 1))
         spoken = " ".join([*(name.key for name in names), text])
-        root = parent = None
-        if topic is not None:
-            root = parent = self._topic(topic, chat).root
-        elif quotes is not None:
-            quoted = self.message(quotes, chat)
-            root, parent = quoted.root or quoted.id, quoted.id
-        elif place.mode is ChatMode.topics:
-            topic = ThreadId("omt_" + uuid.uuid4().hex[:16])
+        topic = topic or (self.message(quotes, chat).thread if quotes else None)
+        root, parent = self._above(chat, topic, quotes)
+        if place.mode is ChatMode.topics:
+            topic = topic or ThreadId("omt_" + uuid.uuid4().hex[:16])
         message = Message(
             id=self.new_message_id(),
             chat=chat,
@@ -250,6 +246,18 @@ class World:
         if place is None or person not in place.members:
             raise WorldError(f"{person} is not in the chat {chat}")
         return place
+
+    def _above(
+        self, chat: ChatId, topic: ThreadId | None, quotes: MessageId | None
+    ) -> tuple[MessageId | None, MessageId | None]:
+        """Root and parent of a message: in a topic both are its first message."""
+        if topic is not None:
+            root = self._topic(topic, chat).root
+            return root, root
+        if quotes is None:
+            return None, None
+        quoted = self.message(quotes, chat)
+        return quoted.root or quoted.id, quoted.id
 
     def _topic(self, thread: ThreadId, chat: ChatId) -> Topic:
         topic = self.topics.get(thread)

@@ -69,6 +69,15 @@ async def test_a_topic_in_an_ordinary_group(world: World) -> None:
     await world.close()
 
 
+async def test_a_quote_stays_in_the_topic_of_what_it_quotes(world: World) -> None:
+    topic = world.open_topic(USER_A, PAYMENTS, "hello")
+    root = world.topics[topic].root
+    quoted = world.say(USER_B, PAYMENTS, "more", topic=topic)
+    quote = world.messages[world.say(USER_A, PAYMENTS, "that", quotes=quoted)]
+    assert (quote.root, quote.parent, quote.thread) == (root, root, topic)
+    await world.close()
+
+
 async def test_placeholders_stand_for_names(world: World) -> None:
     message = world.messages[world.say(USER_A, PAYMENTS, "do it")]
     assert (message.content, message.text) == ('{"text":"@_user_1 do it"}', "@Coder do it")
