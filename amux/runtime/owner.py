@@ -84,11 +84,12 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
             await rt.leases.release(session, token)
             return
         failpoints.hit("after_open")
+        log.info("owner_opened", session=str(opened.session.ref), epoch=opened.fence.epoch)
         owner = Owner(rt, opened, tenure, cursor=taken.tail)
         register(owner)
         await owner.run()
-    except Stale:
-        log.info("owner_stale", session=session)
+    except Stale as why:
+        log.info("owner_stale", session=session, why=str(why))
     finally:
         rt.keeper.drop(tenure)
 
@@ -201,9 +202,12 @@ class Owner:
 
     def _fresh(self, said: Iterable[Said]) -> tuple[Said, ...]:
         """Those that this tenure has not heard: journal and stream may both hold one."""
-        new = tuple(one for one in said if one.id not in self._heard)
-        self._heard.update(one.id for one in new)
-        return new
+        new: list[Said] = []
+        for one in said:
+            if one.id not in self._heard:
+                self._heard.add(one.id)
+                new.append(one)
+        return tuple(new)
 
     def _look_again(self, cursor: str | None) -> None:
         self.cursor = cursor or self.cursor

@@ -131,6 +131,17 @@ async def test_a_wiped_redis_disturbs_no_running_turn(house: House, running: Ses
 
 
 @pytest.mark.rule("D2")
+async def test_what_journal_and_new_stream_both_hold_is_heard_once(house: House, running: SessionKey) -> None:
+    house.world.wipe_redis()
+    await house.say(running, said("user_b", id="om_2"))  # into a stream that its owner does not read yet
+    await house.renew("w1")  # now it reads that from its start, and looks in the journal
+    await until(lambda: "InputQueued" in house.kinds(running))
+    house.agent.opened[0].finish()
+    await until(lambda: len(house.agent.opened[0].prompts) == 2)
+    assert [x.outcome for x in finished(house, running)] == [Outcome.completed]
+
+
+@pytest.mark.rule("D2")
 async def test_redis_may_be_away_for_longer_than_a_lease(house: House, running: SessionKey) -> None:
     house.world.redis_away = True
     await house.say(running, said("user_b", id="om_2"))
