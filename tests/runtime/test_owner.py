@@ -135,6 +135,8 @@ async def test_what_journal_and_new_stream_both_hold_is_heard_once(house: House,
     house.world.wipe_redis()
     await house.say(running, said("user_b", id="om_2"))  # into a stream that its owner does not read yet
     await house.renew("w1")  # now it reads that from its start, and looks in the journal
+    await until(lambda: house.owner(running).scratch.burst)
+    house.world.clock.advance(WINDOW)
     await until(lambda: "InputQueued" in house.kinds(running))
     house.agent.opened[0].finish()
     await until(lambda: len(house.agent.opened[0].prompts) == 2)
