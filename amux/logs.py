@@ -69,6 +69,20 @@ def configure(process: str, *, secrets: Collection[str] = (), stream: TextIO | N
     threading.excepthook = lambda args: _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
 
 
+def quiet() -> None:
+    """For a program that speaks to a person, who is told what goes wrong in one line: errors alone, and on stderr."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            only_where,
+            only_plain,
+            structlog.dev.ConsoleRenderer(colors=False),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
 def only_plain(_: object, __: str, line: Line) -> Line:
     """Keep numbers, words and lists of them; say of everything else only that it was there."""
     return {key: NOT_LOGGED if key.lower() in NEVER else _plain(value) for key, value in line.items()}

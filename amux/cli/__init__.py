@@ -5,19 +5,22 @@ uncertain, 130 on Ctrl-C, which detaches and never kills the work."""
 
 import typer
 
-from amux.cli import harness, look, serve, talk, up
+from amux import logs
+from amux.cli import doctor, harness, look, serve, talk, up
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 serve.add(app)
 up.add(app)
 talk.add(app)
 look.add(app)
+doctor.add(app)
 harness.add(app)
 
 
 @app.callback()
 def _amux() -> None:
     """Drive coding agents as durable Sessions."""
+    logs.quiet()
 
 
 def main() -> None:
