@@ -1,7 +1,8 @@
 """Events, inputs and checkpoints to JSON and back. What was once written stays readable for ever.
 
 An event is encoded once, for the append and for the nudge. What Postgres or a reader could not hold is mended here,
-so that one bad event stops nobody (H5): lone surrogates become U+FFFD, and an event keeps below MAX_EVENT bytes."""
+so that one bad event stops nobody (H5): lone surrogates and NUL become U+FFFD, and an event keeps below MAX_EVENT
+bytes. A person's own message is never cut: one that would not fit is refused before it is journaled (`fits`)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from amux.core.session import State
 T = TypeVar("T")
 OldRow = dict[str, Any]
 MAX_EVENT = 256 * 1024  # bytes
+AROUND = 1024  # bytes that an event may need around what it carries
 
 KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its version today, its class
     "session_state": (1, e.SessionState),
@@ -56,13 +58,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def encode(event: e.Event) -> tuple[str, int, str]:
     """An event's kind, version and JSON text, which Postgres can always hold."""
     kind, version = KIND_OF[type(event)]
-    try:
-        payload = _encoder.encode(event)
-    except UnicodeEncodeError:
-        event = _mended(event)
-        payload = _encoder.encode(event)
+    payload = _payload(event)
     if len(payload) > MAX_EVENT:
-        payload = _encoder.encode(_shortened(event, len(payload)))
+        payload = _payload(_shortened(event, len(payload)))
     return kind, version, payload.decode()
 
 
@@ -79,10 +77,12 @@ def decode(kind: str, version: int, payload: str | bytes) -> e.Event:
 
 def encode_said(said: Said) -> tuple[str, str]:
     """The kind of what was said, and its JSON text for journal and Inbox."""
-    try:
-        return SAID_KIND[type(said)], _encoder.encode(said).decode()
-    except UnicodeEncodeError:
-        return SAID_KIND[type(said)], _encoder.encode(_mended(said)).decode()
+    return SAID_KIND[type(said)], _payload(said).decode()
+
+
+def fits(said: Said) -> bool:
+    """Whether the event that accepts it keeps below MAX_EVENT."""
+    return len(_payload(said)) <= MAX_EVENT - AROUND
 
 
 def decode_said(kind: str, payload: str | bytes) -> Said:
@@ -92,7 +92,7 @@ def decode_said(kind: str, payload: str | bytes) -> Said:
 
 def encode_state(state: State) -> str:
     """A checkpoint of the fold."""
-    return _encoder.encode(state).decode()
+    return _payload(state).decode()
 
 
 def decode_state(payload: str | bytes) -> State:
@@ -102,6 +102,15 @@ def decode_state(payload: str | bytes) -> State:
 def clean(text: str) -> str:
     """The same text without what JSON or a terminal cannot carry: lone surrogates and NUL."""
     return _SURROGATE.sub("\ufffd", text).replace("\0", "\ufffd")
+
+
+def _payload(value: e.Event | Said | State) -> bytes:
+    """Its JSON, in which every text can be held anywhere."""
+    try:
+        payload = _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_mended(value))
+    return _encoder.encode(_mended(value)) if b"\\u0000" in payload else payload
 
 
 def _mended(value: T) -> T:
@@ -118,8 +127,12 @@ def _mended(value: T) -> T:
 
 
 def _shortened(event: e.Event, size: int) -> e.Event:
-    """The event with its longest text cut so that it fits, and saying so."""
+    """The event with its longest texts cut so that it fits, and saying so; one without a text of its own stays whole."""
     texts = {f.name: v for f in fields(event) if isinstance(v := getattr(event, f.name), str)}
-    name = max(texts, key=lambda n: len(texts[n]))
-    keep = len(texts[name]) * (MAX_EVENT // 2) // size  # half of the bound: escapes weigh up to six bytes
-    return replace(event, **{name: f"{texts[name][:keep]}\n[cut here: {len(texts[name]) - keep} characters more]"})  # type: ignore[arg-type]
+    long = {name: text for name, text in texts.items() if len(text) > AROUND}
+    # half of the bound: what is cut may hold more of the characters whose escapes weigh six bytes than what is left out
+    kept = {name: text[: len(text) * (MAX_EVENT // 2) // size] for name, text in long.items()}
+    cut = {name: f"{text}\n[cut here: {len(long[name]) - len(text)} characters more]" for name, text in kept.items()}
+    shorter = replace(event, **cut)  # type: ignore[arg-type]
+    weight = len(_payload(shorter))
+    return _shortened(shorter, weight) if MAX_EVENT < weight < size else shorter

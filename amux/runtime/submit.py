@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from amux.core import codec
 from amux.core.errors import Refused, Unavailable
 from amux.core.ids import SessionKey
 from amux.core.inputs import MAX_TEXT, Input, Said
@@ -46,9 +47,12 @@ class Submit:
 
 
 def _check(said: Said) -> None:
-    if isinstance(said, Input) and len(said.text) > MAX_TEXT:
-        raise Refused(
-            f"The message has {len(said.text):,} characters, and {MAX_TEXT:,} is the most: nothing was sent. "
-            "Put it into a file in the workspace and name the file.",
-            key="message_too_long",
-        )
+    if not isinstance(said, Input):
+        return
+    file = "nothing was sent. Put it into a file in the workspace and name the file."
+    if len(said.text) > MAX_TEXT:
+        most = f"The message has {len(said.text):,} characters, and {MAX_TEXT:,} is the most"
+        raise Refused(f"{most}: {file}", key="message_too_long")
+    if not codec.fits(said):
+        most = f"The message takes more than {codec.MAX_EVENT // 1024} KB as it is stored"
+        raise Refused(f"{most}: {file}", key="message_too_long")
