@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from amux.core.errors import Unavailable
 from amux.core.ids import SessionKey
 from amux.core.inputs import Said
 from amux.ports import (
@@ -143,8 +144,11 @@ class FakeWaker:
             self.world.marks[f"at_work:{session}"] = self.world.clock.now + seconds
 
     async def waiting(self, target: str) -> int:
-        async with self.door:
-            return sum(1 for _, where in self.world.wakes if where == target)
+        try:
+            async with self.door:
+                return sum(1 for _, where in self.world.wakes if where == target)
+        except Unavailable:
+            return 0
 
     def _marked(self, mark: str) -> bool:
         return self.world.marks.get(mark, -1) > self.world.clock.now

@@ -4,7 +4,7 @@ It decides nothing about a Session; losing it at any instant costs no promise.""
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -14,6 +14,7 @@ from amux.core.ids import SessionKey
 from amux.runtime.owner import Owner, Runtime, own
 
 log = structlog.stdlib.get_logger()
+AGAIN = 0.5  # seconds before a task of the host that failed is begun anew
 
 
 @dataclass(slots=True)
@@ -29,8 +30,8 @@ class Host:
 
     def start(self) -> None:
         """Begin to renew, and to make room; needs the running loop."""
-        self._keep(self.rt.keeper.run(), "keeper")
-        self._keep(self._make_room(), "room")
+        for work, name in ((self.rt.keeper.run, "keeper"), (self._make_room, "room")):
+            self._tasks.add(asyncio.get_running_loop().create_task(self._for_ever(work, name), name=name))
 
     async def drive(self, session: SessionKey) -> None:
         """Own this Session until it rests; return at once when that is not ours to do."""
@@ -80,15 +81,11 @@ class Host:
                 for owner in idle[: await self.rt.waker.waiting(self.target)]:
                     owner.hurry()
 
-    def _keep(self, work: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    async def _for_ever(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Neither may end by itself: without renewals every Lease of this process runs out, so it says so loudly."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()):
-            log.error("host_task_died", task=task.get_name(), exc_info=fault)
-            if not self._draining:
-                self.start()
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("host_task_died", task=name)
+            await asyncio.sleep(AGAIN)
