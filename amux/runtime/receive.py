@@ -46,8 +46,8 @@ class Receive:
         where = route(said, [Bound(b.id, b.session, b.since, b.until) for b in found])
         if isinstance(where, Unmeant):
             return None
-        if said.origin is Origin.person and not may_drive(said.sender, self.access):
-            return Refusal.not_driver
+        if not self._admitted(said):
+            return Refusal.not_driver if said.origin is Origin.person else None  # bots are not argued with
         match where:
             case Ended():
                 return Refusal.topic_ended
@@ -57,6 +57,11 @@ class Receive:
                 return await self.submit.to(bound.session, _input(said, bound.id))
             case Launch(topic):
                 return await self._launch(said, topic)
+
+    def _admitted(self, said: Message) -> bool:
+        """Where every member of a chat may drive, its bots may too; where some are named, these alone (B7)."""
+        open_to_bots = said.origin is not Origin.person and self.access.drivers is None
+        return open_to_bots or may_drive(said.sender, self.access)
 
     async def _launch(self, said: Message, topic: str) -> Journaled:
         ref = SessionRef(self.target, new_session_id())
