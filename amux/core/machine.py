@@ -34,6 +34,7 @@ JOIN_DELTAS = 0.2  # seconds for which streamed text is joined into one event
 def run(state: State, scratch: Scratch, signals: Sequence[s.Signal], *, now: float) -> Step:
     """All that these signals come to, in their order. `now` is monotonic seconds. Raises nothing."""
     draft = Draft(state, scratch, now)
+    _on_time(draft)  # a window that is over takes in nothing more, however late we look
     for signal in signals:
         _on(draft, signal)
     _on_time(draft)
