@@ -32,7 +32,7 @@ from amux.providers.process import Process
 log = structlog.get_logger()
 DECISIONS = {Verdict.allow: "accept", Verdict.always: "acceptForSession", Verdict.deny: "decline"}
 HELPERS = frozenset({"codex-code-mode-host"})  # Codex's own, which it does not start again
-AGAIN_SECONDS = 0.2  # between two looks at something that is about to happen
+AGAIN_SECONDS = 0.05  # between two looks at something that is about to happen
 LEAVING_SECONDS = 2.0  # Codex ends within 0.1 s of being asked
 
 
@@ -127,10 +127,10 @@ class Thread:
         current = self._told.turn
         if current and current.id != turn:  # the tools that run are another's
             return
-        if current:
-            await self._stop(current.over, current)
         try:
             async with asyncio.timeout(self._patience.stop):
+                if current and (native := await asyncio.shield(current.native)):
+                    await self._stop(native, current.over)
                 await self._ask("thread/backgroundTerminals/clean")
                 await strays.end(self._process, known=self._before, spared=HELPERS)
         except Unavailable:  # it is dead, and so are its tools
@@ -138,20 +138,12 @@ class Thread:
         except (Rejected, Uncertain, TimeoutError):
             await self._kill()
 
-    async def _stop(self, over: asyncio.Event, turn: Turn | str) -> None:
-        """Interrupt until it is over; end the process when that does not happen in time (H45).
-
-        Between acknowledgement and beginning Codex knows the turn under no id, and only `""` hits it: then nothing else
-        can run or be about to."""
-        try:
-            async with asyncio.timeout(self._patience.stop):
-                while not over.is_set():
-                    native = turn if isinstance(turn, str) else turn.running
-                    with suppress(Rejected, Uncertain, Unavailable):  # it begins or ends at this moment: look again
-                        await self._ask("turn/interrupt", turnId=native)
-                    await _within(over, AGAIN_SECONDS)
-        except TimeoutError:
-            await self._kill()
+    async def _stop(self, native: str, over: asyncio.Event) -> None:
+        """Ask until it is over; the caller sets the deadline. While a turn begins, Codex denies that it runs (H45)."""
+        while not over.is_set():
+            with suppress(Rejected):
+                await self._ask("turn/interrupt", turnId=native)
+            await _within(over, AGAIN_SECONDS)
 
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         number = self._told.take(request)
@@ -185,7 +177,11 @@ class Thread:
     async def _reject(self, native: str) -> None:
         await self.pause_goal()  # first, or it would begin the next one
         if over := self._told.foreign.get(native):
-            await self._stop(over, native)
+            try:
+                async with asyncio.timeout(self._patience.stop):
+                    await self._stop(native, over)
+            except TimeoutError:
+                await self._kill()
 
     async def pause_goal(self) -> None:
         """Let Codex continue nothing by itself. Also before the thread is loaded; without a goal it does nothing."""

@@ -148,8 +148,6 @@ class Told:
 
     def _follow(self, turn: Turn, method: str, params: Line) -> None:
         match method:
-            case "turn/started":
-                turn.begun = True
             case "turn/completed" if not turn.over.is_set():
                 self._end(turn, params["turn"])
             case "item/completed" if params["item"].get("type") == "userMessage":
@@ -172,7 +170,6 @@ class Told:
         for item in turn.end(outcome):
             self._emit(item)
         self.turn = None
-        self._requests.clear()
         usage = turn.spent.usage() if turn.spent else None
         self._emit(TurnEnded(turn.id, outcome, reason, detail, usage))
 

@@ -26,12 +26,11 @@ PATIENCE = Patience()
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """`native` is known once Codex has acknowledged the start, None for ever when it refused it; `begun` once it runs."""
+    """`native` is known once Codex has acknowledged the start, and stays None for good when it did not take it."""
 
     id: TurnId
     native: asyncio.Future[str | None]
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    begun: bool = False
     silent: bool = False
     before: Totals | None = None
     spent: Totals | None = None
@@ -53,11 +52,6 @@ class Turn:
     def holds(self, said: str) -> None:
         """The thread shows what was sent: the point from which it survives a crash."""
         _settle(self._told.get(InputId(said)), held=True)
-
-    @property
-    def running(self) -> str:
-        """The native id by which it can be interrupted: none before it runs, for then Codex does not know it yet."""
-        return (self.native.result() or "") if self.begun and self.native.done() else ""
 
     def open(self, item: ItemSeen | None) -> ItemSeen | None:
         """Remember an item that starts, if it is shown; answers it."""

@@ -34,7 +34,7 @@ from tests.providers.conftest import carriers, eventually
 E = TypeVar("E", bound=ProviderEvent)
 SECONDS = 20  # the longest any single wait may take
 KEY = "sk-loopback-0123456789"
-SHORT = Patience(opening=15, answer=10, commit=10, stop=3)
+SHORT = Patience(opening=20, answer=15, commit=15, stop=10)
 
 
 @dataclass

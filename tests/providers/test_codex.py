@@ -140,29 +140,31 @@ async def test_steers_at_the_end_of_a_turn_are_held_or_refused(room: Room) -> No
 @pytest.mark.rule("A3", "I6")
 async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
     thread = await room.open()
+    await room.play(thread, 1, "!say first")
     room.models.script("HANGS", (Hang(),))
-    await room.start(thread, 1, "HANGS")
+    await room.start(thread, 2, "HANGS")
     await room.models.until_heard("HANGS")
-    await interrupted(room, thread, 1)
+    await interrupted(room, thread, 2)
+    assert [e.usage for e in room.all(TurnEnded) if e.turn == 2] in ([None], [Usage(0, 0, 0)])
 
     room.models.script("STREAMS", (Say("one two"), Say("three four", seconds=30)))
-    await room.start(thread, 2, "STREAMS")
+    await room.start(thread, 3, "STREAMS")
     cut = await room.until(DeltaSeen, lambda e: "three" in e.text)
-    await interrupted(room, thread, 2)
+    await interrupted(room, thread, 3)
     assert [e.status for e in room.all(ItemSeen) if e.item == cut.item] == [ItemStatus.started, ItemStatus.superseded]
 
     detached = "setsid nohup sh -c 'while :; do date +%N > clock; sleep 0.01; done' > /dev/null 2>&1 &"
     room.models.script("TOOL", (Shell(f"{detached} sleep 300"),))
-    await room.start(thread, 3, "TOOL")
+    await room.start(thread, 4, "TOOL")
     clock = room.workspace / "clock"
     await eventually(lambda: clock.exists() and clock.read_text())
-    steer = asyncio.ensure_future(thread.steer(TurnId(3), (said("NEVER SEEN"),)))
+    steer = asyncio.ensure_future(thread.steer(TurnId(4), (said("NEVER SEEN"),)))
     await asyncio.sleep(0)
-    await interrupted(room, thread, 3)
+    await interrupted(room, thread, 4)
     clock.unlink()
     with pytest.raises(Refused):
         await steer
-    assert (await room.play(thread, 4, "!say well")).outcome is Outcome.completed
+    assert (await room.play(thread, 5, "!say well")).outcome is Outcome.completed
     assert not clock.exists()
     assert room.models.times_said("NEVER SEEN") == 0
 
@@ -300,8 +302,30 @@ async def test_a_goal_that_nobody_granted_is_paused_and_its_turn_foreign(room: R
     room.models.script("count", (Say("endless"),) * 50)
     await thread.peer.ask("thread/goal/set", {"threadId": thread.native_id, "objective": "count"}, seconds=SECONDS)
     began = await room.until(ForeignTurnBegan)
+    assert (await room.play(thread, 1, "!say mine")).outcome is Outcome.completed
     ended = await room.until(ForeignTurnEnded)
     assert (began.native_turn, began.reason) == (ended.native_turn, "unasked")
-    assert (await room.play(thread, 1, "!say mine")).outcome is Outcome.completed
     assert room.all(ForeignTurnBegan) == [began]
     assert {e.turn for e in room.all(ItemSeen)} == {TurnId(1)}
+
+
+@pytest.mark.rule("G7")
+async def test_a_goal_that_the_model_makes_itself_goes_no_further(room: Room) -> None:
+    room.models.script("MAKE", (Call("create_goal", {"objective": "count"}),), (Say("made"),))
+    thread = await room.open()
+    assert (await room.play(thread, 1, "MAKE")).outcome is Outcome.completed
+    assert (await room.play(thread, 2, "!say next")).outcome is Outcome.completed
+    assert (room.all(ForeignTurnBegan), len(room.models.heard)) == ([], 3)
+
+
+async def test_an_interrupt_of_a_turn_that_is_over_touches_no_later_one(room: Room) -> None:
+    """H39: the tools that run are another Turn's."""
+    thread = await room.open()
+    await room.play(thread, 1, "!say first")
+    room.models.script("RUN", (Shell(room.flag("go")),), (Say("done"),))
+    await room.start(thread, 2, "RUN")
+    await eventually((room.workspace / "go.waits").exists)
+    await thread.interrupt(TurnId(1))
+    (room.workspace / "go").touch()
+    assert (await room.until(TurnEnded, lambda e: e.turn == 2)).outcome is Outcome.completed
+    assert [e.text for e in room.all(ItemSeen) if e.type is ItemType.tool][-1] == "saw go\n"

@@ -105,21 +105,20 @@ async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytes
 
 
 IMPATIENT = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
+ANSWERED = ("initialize", "thread/start", "thread/name/set", "turn/start")
 DEAF = """\
 #!{python} -IS
 import json, sys
 def tell(**line):
     print(json.dumps(line), flush=True)
-ANSWERS = {{
-    "initialize": {{}}, "thread/start": {{"thread": {{"id": "T"}}}}, "thread/name/set": {{}}, "turn/start": {{"turn": {{"id": "N"}}}},
-}}
+ANSWERS = {{"thread/start": {{"thread": {{"id": "T"}}}}, "turn/start": {{"turn": {{"id": "N"}}}}}}
 for line in sys.stdin:
     with open("heard", "a") as heard:
         heard.write(line)
     asked = json.loads(line)
     method, number, params = asked.get("method"), asked.get("id"), asked.get("params", {{}})
-    if method in ANSWERS:
-        tell(id=number, result=ANSWERS[method])
+    if method in {answers}:
+        tell(id=number, result=ANSWERS.get(method, {{}}))
     if method == "turn/start":
 {then}
 """
@@ -136,10 +135,10 @@ tell(method="item/fileChange/requestApproval", id=2, params={"threadId": "T", "t
 """
 
 
-async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT) -> Thread:
-    """A Codex that does `then` when a Turn starts, and answers nothing any more."""
+async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT, answers: tuple[str, ...] = ANSWERED) -> Thread:
+    """A Codex that does `then` when a Turn starts, and answers no other methods than these."""
     program = room.workspace / "codex"
-    program.write_text(DEAF.format(python=sys.executable, then=indent(then, " " * 8)))
+    program.write_text(DEAF.format(python=sys.executable, answers=answers, then=indent(then, " " * 8)))
     program.chmod(0o755)
     return await room.open(provider=room.provider(program=program, patience=patience))
 
@@ -169,6 +168,15 @@ async def test_every_request_is_answered_and_a_foreign_one_declined(room: Room) 
 async def test_a_start_that_is_never_shown_is_uncertain_and_ends_the_agent(room: Room) -> None:
     thread = await deaf(room, "pass")
     with pytest.raises(Uncertain, match="did not show"):
+        await room.start(thread, 1, "HI")
+    assert await room.until(Died) == Died("Codex was killed.")
+    assert carriers(room.home) == []
+
+
+@pytest.mark.rule("I5")
+async def test_a_start_that_is_never_acknowledged_is_uncertain_and_ends_the_agent(room: Room) -> None:
+    thread = await deaf(room, "pass", answers=("initialize", "thread/start", "thread/name/set"))
+    with pytest.raises(Uncertain, match="did not answer turn/start"):
         await room.start(thread, 1, "HI")
     assert await room.until(Died) == Died("Codex was killed.")
     assert carriers(room.home) == []

@@ -149,6 +149,7 @@ async def test_a_held_reply_waits_for_the_test(models: Models, client: httpx2.As
     asking = asyncio.ensure_future(client.post("/v1/responses", json=codex(user("MARK"))))
     async with asyncio.timeout(5):
         await models.until_heard("MARK")
+        await client.post("/v1/responses", json=codex(user("!say another one is answered meanwhile")))
         assert not asking.done()
         go.set()
         assert "now" in (await asking).text
@@ -158,6 +159,16 @@ async def test_an_unknown_model_and_an_unreadable_body_are_refused(client: httpx
     wrong = await client.post("/v1/responses", json=codex(user("hi"), model="no-such-model"))
     assert (wrong.status_code, wrong.json()["error"]["message"]) == (404, "The model `no-such-model` does not exist.")
     assert (await client.post("/v1/messages", content=b"{")).status_code == 400
+
+
+async def test_replies_come_in_order_and_then_the_prompt_decides(models: Models, client: httpx2.AsyncClient) -> None:
+    script = models.script("MARK", (Say("one"),))
+    script.then((Say("two"),))
+    said = []
+    for _ in range(3):
+        answer = await client.post("/v1/responses", json=codex(user("MARK\n!say three")))
+        said += [word for word in ("one", "two", "three") if f'"text":"{word}"' in answer.text]
+    assert (said, len(script.heard), models.times_said("MARK")) == (["one", "two", "three"], 3, 1)
 
 
 async def test_a_script_by_api_key_and_one_by_marker_do_not_mix(models: Models, client: httpx2.AsyncClient) -> None:
@@ -187,6 +198,8 @@ async def test_the_record_knows_what_was_said_and_what_waits_for_an_answer(
     assert (heard.said, heard.asked, heard.results) == (("first", "second", "steered"), ("second", "steered"), 1)
     assert [models.times_said(text) for text in ("first", "second", "never")] == [1, 1, 0]
     assert (await client.get("/v1/heard", params={"text": "steered"})).json() == {"times_said": 1, "requests": 1}
+    await client.post("/v1/responses", json=codex(user("stopped"), user("<turn_aborted>\n..."), user("next")))
+    assert models.heard[-1].asked == ("next",)
 
 
 async def test_what_claude_adds_to_a_message_is_taken_off(models: Models, client: httpx2.AsyncClient) -> None:
@@ -202,7 +215,20 @@ async def test_what_claude_adds_to_a_message_is_taken_off(models: Models, client
             {"role": "system", "content": "mid-conversation"},
         ),
     )
-    assert models.heard[-1].said == ("first", "steered")
+    heard = models.heard[-1]
+    assert (heard.said, heard.asked, heard.results) == (("first", "steered"), ("first", "steered"), 0)
+
+
+async def test_the_record_of_a_conversation_with_claude(models: Models, client: httpx2.AsyncClient) -> None:
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]}
+    stopped = {"role": "user", "content": [{"type": "text", "text": "[Request interrupted by user for tool use]"}]}
+    asked = [{"role": "user", "content": text} for text in ("first", "second", "third")]
+    await client.post("/v1/messages", json=claude(asked[0], call, result, stopped, asked[1], call, result))
+    assert (models.heard[-1].asked, models.heard[-1].results) == (("second",), 1)
+    done = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
+    await client.post("/v1/messages", json=claude(asked[0], done, asked[2]))
+    assert (models.heard[-1].asked, models.times_said("first")) == (("third",), 1)
 
 
 async def test_the_words_of_a_prompt_decide_where_no_script_does(models: Models, client: httpx2.AsyncClient) -> None:
@@ -211,8 +237,12 @@ async def test_the_words_of_a_prompt_decide_where_no_script_does(models: Models,
     second = await client.post("/v1/responses", json=codex(prompt, *TOOL))
     assert ("one" in first.text, "echo hi" in first.text, "two" in first.text) == (True, True, False)
     assert ("two" in second.text, "echo hi" in second.text) == (True, False)
+    last = await client.post("/v1/responses", json=codex(user("!tool ls"), *TOOL))
+    assert '"text":"Done."' in last.text
     failed = await client.post("/v1/responses", json=codex(user("!fail")))
     assert failed.status_code == 400
+    long = await client.post("/v1/responses", json=codex(user("!say " + "漫" * 20)))
+    assert [f["delta"] for f in frames(long.text) if f["type"] == "response.output_text.delta"] == ["漫" * 12, "漫" * 8]
 
 
 async def test_a_plain_prompt_gets_one_command_and_an_answer_that_quotes_it(
@@ -223,3 +253,5 @@ async def test_a_plain_prompt_gets_one_command_and_an_answer_that_quotes_it(
     second = await client.post("/v1/responses", json=codex(user("mend the roof"), *TOOL))
     whole = [frame for frame in frames(second.text) if frame["type"] == "response.output_item.done"]
     assert "> mend the roof" in json.dumps(whole)
+    steered = await client.post("/v1/responses", json=codex(user("mend the roof"), *TOOL, user("and the door")))
+    assert ("exec_command" in steered.text, "> and the door" in steered.text) == (False, True)
