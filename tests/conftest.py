@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-pytest_plugins = ["tests.servers", "tests.gates.rules"]
+pytest_plugins = ["tests.servers", "tests.whole", "tests.gates.rules"]
 
 NO_BROWSER = "no Chromium is found: set CHROMIUM_PATH, or install it (Debian: apt-get install chromium)"
 # Which servers to test with is the caller's to say.

@@ -17,7 +17,7 @@ import typer
 from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits
 from amux.cli.screen import REASONS, Screen
 from amux.core import events as e
-from amux.core.errors import Refused
+from amux.core.errors import Refused, Unavailable
 from amux.core.ids import InputId, Principal, RequestId, Seq, SessionRef, TurnId
 from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
 from amux.ports import Draft, Recorded, Session
@@ -68,6 +68,7 @@ async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, a
 
     async with stores(settings) as parts:
         said = _input(prompt)
+        await _hears(parts)
         await parts.submit.launch(draft, said)
         session = await parts.sessions.find(str(draft.ref))
         if detach:
@@ -91,8 +92,9 @@ async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json
     from amux.wiring import stores
 
     async with stores(settings) as parts:
-        session = await parts.sessions.find(name)
         said = _input(text)
+        await _hears(parts)
+        session = await parts.sessions.find(name)
         await parts.submit.to(session.key, said)
         screen = Screen(session, as_json)
         if wait:
@@ -151,6 +153,7 @@ async def _control(settings: Settings, name: str, control: Interrupt | Answer, *
     from amux.wiring import stores
 
     async with stores(settings) as parts:
+        await _hears(parts)
         session = await parts.sessions.find(name)
         if session.owner is None:
             raise Refused(f"Nothing runs in {session.ref.id[:6]}, so there is nothing to do.")
@@ -161,6 +164,14 @@ async def _control(settings: Settings, name: str, control: Interrupt | Answer, *
                     if _settles(control, recorded.event):
                         _told(session, recorded, as_json=as_json)
                         return
+
+
+async def _hears(parts: "Stores") -> None:
+    """Whether somebody would be woken. A person who waits is told before anything is stored, and not afterwards."""
+    try:
+        await parts.redis.command("PING")
+    except Unavailable as why:
+        raise Unavailable("Redis does not answer: nothing was sent. See `amux doctor`.") from why
 
 
 def _settles(control: Interrupt | Answer, event: e.Event) -> bool:
