@@ -18,7 +18,7 @@ from amux.core.events import Event, TurnStarted
 from amux.core.ids import Seq, SessionKey, TurnId
 from amux.ports import Append, Fence
 from amux.stores.batch import Batch
-from amux.stores.postgres import SEPARATOR, Backoff, Failure, Postgres, judge, numbers, texts
+from amux.stores.postgres import SEPARATOR, Backoff, Failure, Postgres, judge, named, numbers, texts
 
 log = structlog.stdlib.get_logger()
 LANES = 2  # statements under way at once; a Session keeps to its own lane
@@ -110,7 +110,10 @@ class Appender:
 
         Raises Stale, Broken, or Unavailable when Postgres stays away for `patience` seconds; asked again with the same
         Fence and step it is still written once."""
-        write = _prepared(session, fence, step)
+        try:
+            write = _prepared(session, fence, step)
+        except (TypeError, ValueError, KeyError) as fault:
+            raise Broken(f"session {session} cannot write: {named(fault)}") from None
         attempt: Callable[[Write], Awaitable[Outcome]] = self._lanes[session % LANES].ask
         backoff = Backoff(self._patience)
         while isinstance(outcome := await attempt(write), Snag):
@@ -127,7 +130,7 @@ class Appender:
             rows = await self._postgres.run(APPEND, _parameters(writes))
         except Exception as fault:  # noqa: BLE001 - judged, and told to each
             failure = judge(fault)
-            log.warning("append_failed", sessions=len(writes), failure=failure, why=type(fault).__name__)
+            log.warning("append_failed", sessions=len(writes), failure=failure, why=named(fault))
             return [Snag.later if failure in (Failure.away, Failure.full) else Snag.alone] * len(writes)
         written: dict[int, float] = dict(rows)
         return [written.get(write.session) for write in writes]
@@ -136,10 +139,10 @@ class Appender:
         try:
             async with self._alone:
                 rows = await self._postgres.run(APPEND, _parameters([write]))
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - judged, and told
             if judge(fault) is Failure.fault:
-                log.exception("append_broken", session=write.session, kinds=list(write.events.kinds))
-                raise Broken(f"session {write.session} cannot write: {type(fault).__name__}") from fault
+                log.error("append_broken", session=write.session, why=named(fault), kinds=list(write.events.kinds))
+                raise Broken(f"session {write.session} cannot write: {named(fault)}") from None
             return Snag.later
         return rows[0][1] if rows else None
 

@@ -17,7 +17,18 @@ from amux.core.ids import BindingId, InputId, SessionKey, TurnId
 from amux.core.inputs import Input, Interrupt, Said
 from amux.ports import Draft, Journaled, NewBinding
 from amux.stores.batch import Batch
-from amux.stores.postgres import SEPARATOR, Backoff, Failure, NotConnected, Params, Postgres, judge, numbers, texts
+from amux.stores.postgres import (
+    SEPARATOR,
+    Backoff,
+    Failure,
+    NotConnected,
+    Params,
+    Postgres,
+    judge,
+    named,
+    numbers,
+    texts,
+)
 
 log = structlog.stdlib.get_logger()
 
@@ -82,7 +93,9 @@ class PostgresInputs:
         try:
             key = (await self._written(LAUNCH, row))[0][0]
         except psycopg.errors.UniqueViolation as lost:
-            return await self._lost(draft, said, binding, lost.diag.constraint_name or "")
+            if (twin := await self._twin(draft, placed)) is not None:
+                return twin
+            return await self._lost(draft, said, binding, lost.diag.constraint_name)
         return Journaled(placed, key, draft.ref.target, fresh=True)
 
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
@@ -124,20 +137,23 @@ class PostgresInputs:
                 raise
             except Exception as fault:
                 failure = judge(fault)
-                log.warning("journal_failed", failure=failure, why=type(fault).__name__)
+                log.warning("journal_failed", failure=failure, why=named(fault))
                 if failure is Failure.fault:
-                    raise Broken(f"the journal cannot hold this: {type(fault).__name__}") from fault
+                    raise Broken(f"the journal cannot hold this: {named(fault)}") from None
                 sent = sent or (failure is Failure.away and not isinstance(fault, NotConnected))
                 if failure is Failure.full or not await backoff.wait():
                     raise _untaken(failure, sent) from fault
 
-    async def _lost(self, draft: Draft, said: Said, binding: NewBinding | None, constraint: str) -> Journaled:
-        """Somebody was first: with this input, or with this topic (H36)."""
-        ids = texts([said.id])
-        for input_id, key, target, id_ in await self._postgres.ask(TWINS, (ids,), patience=self._patience):
-            ours = (target, id_) == (draft.ref.target, draft.ref.id)  # written by an attempt whose answer was lost
-            assert input_id == said.id
-            return Journaled(said, SessionKey(key), target, fresh=ours)
+    async def _twin(self, draft: Draft, placed: Said) -> Journaled | None:
+        """What became of this input, if the journal has it. In a Session of that very name it is ours: written by an
+        attempt whose answer was lost."""
+        for _, key, target, id_ in await self._postgres.ask(TWINS, (texts([placed.id]),), patience=self._patience):
+            ours = (target, id_) == (draft.ref.target, draft.ref.id)
+            return Journaled(placed, SessionKey(key), target, fresh=ours)
+        return None
+
+    async def _lost(self, draft: Draft, said: Said, binding: NewBinding | None, constraint: str | None) -> Journaled:
+        """Somebody has this topic: its Session hears it (H36)."""
         if binding is None or constraint != "bindings_active":
             raise Broken(f"a Session could not be made: {constraint}")
         topic = (binding.place.app, binding.place.chat, binding.topic)

@@ -56,6 +56,12 @@ def judge(fault: Exception) -> Failure:
     return Failure.away if state.startswith(("08", "57P")) else Failure.fault
 
 
+def named(fault: Exception) -> str:
+    """What it was, for logs and people: its own message may quote what somebody wrote."""
+    constraint = fault.diag.constraint_name if isinstance(fault, psycopg.Error) else None
+    return f"{type(fault).__name__} {constraint}" if constraint else type(fault).__name__
+
+
 class NotConnected(psycopg.OperationalError):
     """There was no connection to send it on, so it certainly did not happen."""
 
@@ -97,7 +103,7 @@ class Postgres:
                 return await self.run(statement, params)
             except Exception as fault:
                 if judge(fault) is Failure.fault:
-                    raise Broken(f"a statement failed: {type(fault).__name__}") from fault
+                    raise Broken(f"a statement failed: {named(fault)}") from None
                 if not await backoff.wait():
                     raise Unavailable("Postgres does not answer; see `amux doctor`.") from fault
 

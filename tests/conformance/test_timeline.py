@@ -70,7 +70,7 @@ async def test_an_owner_gets_the_whole_session(side: Side) -> None:
 async def test_what_is_read_is_what_was_written(side: Side) -> None:
     key = await side.session()
     owner = await opened(side.a, key)
-    written = (OwnerOpened(Epoch(1), "a"), started(), item('quotes " \\ {,} \n and 中文 \x1e \x00'), finished())
+    written = (OwnerOpened(Epoch(1), "a"), started(), item('quotes " \\ {,} \n and 中文 \x1e \x7f'), finished())
     await side.a.timeline.append(key, owner.fence, step(owner.state, *written))
     read = await side.b.timeline.read(key, Seq(0), limit=10)
     assert [r.event for r in read] == list(written)

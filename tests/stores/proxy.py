@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -12,22 +12,34 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 class Proxy:
-    """Passes bytes on. `swallow` answers are read from the server and never given on: the client's connection breaks
-    instead, after the server has done its work. While `away` it accepts nobody."""
+    """Passes bytes on. While `away` it accepts nobody."""
 
-    def __init__(self, server: Path | tuple[str, int]) -> None:
-        self._server = server
+    def __init__(self, server: Path | tuple[str, int], done: Callable[[bytes], bool]) -> None:
+        self._server, self._done = server, done
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.swallow = 0
+        self._swallow = 0
+        self._spare = 0
         self.away = False
-        self.connections = 0
+
+    def swallow(self, answers: int = 1, *, after: int = 0) -> None:
+        """So many answers are read from the server and never given on, the first `after` excepted: the client's
+        connection breaks instead, once the server has done its work."""
+        self._swallow, self._spare = answers, after
+
+    def _swallows(self, answer: bytes) -> bool:
+        if not (self._swallow and self._done(answer)):
+            return False
+        if self._spare:
+            self._spare -= 1
+            return False
+        self._swallow -= 1
+        return True
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.away:
             writer.close()
             return
-        self.connections += 1
         if isinstance(self._server, Path):
             from_server, to_server = await asyncio.open_unix_connection(str(self._server))
         else:
@@ -46,8 +58,7 @@ class Proxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
-                if answers and self.swallow:
-                    self.swallow -= 1
+                if answers and self._swallows(data):
                     return
                 writer.write(data)
                 await writer.drain()
@@ -63,13 +74,23 @@ class Proxy:
         self.cut()
 
 
+def _executed(answer: bytes) -> bool:
+    """Whether Postgres has executed something here: not merely greeted or prepared. Answers in tests come in one piece."""
+    at = 0
+    while at + 5 <= len(answer):
+        if answer[at : at + 1] == b"C":  # CommandComplete
+            return True
+        at += 1 + int.from_bytes(answer[at + 1 : at + 5], "big")
+    return False
+
+
 @asynccontextmanager
 async def postgres_proxy(url: str) -> AsyncIterator[tuple[Proxy, str]]:
     """A proxy and the URL by which Postgres is reached through it."""
     known = conninfo_to_dict(url)
     host, port = str(known.get("host") or "localhost"), int(known.get("port") or 5432)
     server = Path(host) / f".s.PGSQL.{port}" if host.startswith("/") else (host, port)
-    async with _listening(Proxy(server), ".s.PGSQL.5432") as (proxy, path):
+    async with _listening(Proxy(server, _executed), ".s.PGSQL.5432") as (proxy, path):
         split = urlsplit(url)
         query = {**dict(parse_qsl(split.query)), "host": str(path.parent), "port": "5432"}
         user = f"{split.netloc.rpartition('@')[0]}@" if "@" in split.netloc else ""
@@ -82,7 +103,7 @@ async def redis_proxy(url: str) -> AsyncIterator[tuple[Proxy, str]]:
     split = urlsplit(url)
     unix = split.scheme == "unix"
     server = Path(split.path) if unix else (split.hostname or "localhost", split.port or 6379)
-    async with _listening(Proxy(server), "redis.sock") as (proxy, path):
+    async with _listening(Proxy(server, bool), "redis.sock") as (proxy, path):
         number = dict(parse_qsl(split.query)).get("db", "0") if unix else split.path.strip("/") or "0"
         yield proxy, f"unix://{path}?db={number}"
 

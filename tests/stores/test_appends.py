@@ -70,7 +70,7 @@ async def test_a_lost_answer_doubles_nothing(side: Side, far: Far) -> None:
     said = journaled.said
     live = side.b.nudges.follow(journaled.session)
     await anext(live)
-    far.postgres.swallow = 1
+    far.postgres.swallow()
     both = (InputAccepted(said), STARTED)  # type: ignore[arg-type]
     accept = Append(both, fold(both), ((said.id, 1),))
     fence = await far.process.timeline.append(journaled.session, owner.fence, accept)
@@ -85,7 +85,7 @@ async def test_a_lost_answer_doubles_nothing(side: Side, far: Far) -> None:
 
 async def test_a_lost_answer_of_a_group_doubles_nothing(side: Side, far: Far) -> None:
     owners = await owned(side, far.process, 6)
-    far.postgres.swallow = 2  # both lanes
+    far.postgres.swallow(2)  # both lanes
     answers = await append_all(far.process, owners, STARTED)
     assert answers == [replace(o.fence, head=Seq(1)) for o in owners]
     assert [await events(side, o.session.key) for o in owners] == [[STARTED]] * 6
@@ -125,6 +125,14 @@ async def test_poison_in_a_group_of_ten_spoils_itself_alone(side: Side) -> None:
     )
     assert [type(answer) for answer in answers] == [Broken if n in (3, 7) else Fence for n in range(10)]
     assert [len(await events(side, o.session.key)) for o in owners] == [2 if n in (3, 7) else 3 for n in range(10)]
+
+
+async def test_a_state_that_cannot_be_kept_is_broken(side: Side) -> None:
+    (owner,) = await owned(side, side.a, 1)
+    bad = replace(step(owner.state, STARTED, FINISHED), state=State(native_id="\ud800"))
+    with pytest.raises(Broken):
+        await side.a.timeline.append(owner.session.key, owner.fence, bad)
+    assert await events(side, owner.session.key) == []
 
 
 async def test_a_row_locked_by_hand_holds_up_nobody_else(

@@ -11,6 +11,7 @@ from amux.core.events import Cause, Delta, Event, Outcome, TurnFinished, TurnSta
 from amux.core.ids import ItemId, Seq, SessionKey, TurnId
 from amux.core.session import State, fold
 from amux.ports import Append, Fence, OpenedTimeline
+from amux.stores import timeline
 from tests.conformance.sides import Side, real_process
 from tests.fakes import World
 
@@ -91,15 +92,18 @@ async def test_of_two_who_open_one_session_at_once_one_may_write(side: Side) -> 
     assert [type(answer) for answer in answers if not isinstance(answer, Stale)] == [Fence]
 
 
-async def test_code_that_is_too_old_takes_nothing(fresh_database: str, redis_url: str) -> None:
+async def test_code_that_is_too_old_takes_nothing(
+    fresh_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "CODE", "0.10")
     async with real_process(fresh_database, redis_url, "a") as process:
         side = Side(process, process, World().wipe_redis, asyncio.sleep)  # type: ignore[arg-type]
         key = await side.session()
         async with await psycopg.AsyncConnection.connect(fresh_database, autocommit=True) as db:
-            await db.execute("update schema set oldest_code = '0.10'")  # newer than 0.9, whatever the letters say
+            await db.execute("update schema set oldest_code = '0.11'")
             with pytest.raises(Refused, match="update this machine"):
                 await process.timeline.open(key, "a|1", worker="a", young=False)
-            await db.execute("update schema set oldest_code = '0.1'")
+            await db.execute("update schema set oldest_code = '0.9'")  # older than 0.10, whatever the letters say
             assert await process.timeline.open(key, "a|1", worker="a", young=False)
             await db.execute("drop table schema")
             with pytest.raises(Broken):

@@ -71,7 +71,7 @@ async def test_a_clock_that_was_put_back_is_a_new_birth(side: Side) -> None:
 
 async def test_a_take_whose_answer_was_lost_is_ours(side: Side, far: Far) -> None:
     await far.process.leases.held([KEY])  # connected
-    far.redis.swallow = 1
+    far.redis.swallow()
     assert await far.process.leases.take(KEY, "far|1", seconds=60)
     assert await side.a.leases.take(KEY, "a|1", seconds=60) is None
 

@@ -54,6 +54,14 @@ def _form(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "headers": headers, "properties": properties}
 
 
+async def test_a_wake_that_a_dead_worker_took_is_sent_again(side: Side) -> None:
+    waker, key = side.a.waker, SessionKey(7)
+    await waker.drive(key, "local")
+    await side.a.redis.command("DEL", drive_queue("local"))  # type: ignore[attr-defined]  # taken, and its worker died (H32)
+    await waker.drive(key, "local", again=True)
+    assert await waker.waiting("local") == 1
+
+
 async def test_a_deliverer_at_work_is_not_asked_for(side: Side) -> None:
     waker, key = side.a.waker, SessionKey(8)
     redis = side.a.redis  # type: ignore[attr-defined]
