@@ -25,6 +25,7 @@ from amux.feishu.ingress import Ingress, access
 from amux.feishu.longconn import Health, Link, LongConnection
 from amux.feishu.messenger import FeishuMessenger
 from amux.feishu.openapi import OpenApi, http_client
+from amux.providers.claude import Claude
 from amux.providers.codex import Codex
 from amux.providers.scripted import Scripted, ScriptedInWorker
 from amux.runtime.attach import Attach
@@ -159,7 +160,7 @@ def providers(env: Mapping[str, str]) -> dict[str, Provider]:
     seconds = float(env.get("AMUX_SCRIPTED_SECONDS") or 1)
     inside = env.get("AMUX_SCRIPTED_IN_WORKER") == "1"  # for benchmarks, where the other side has no agent either
     scripted: Provider = ScriptedInWorker() if inside else Scripted(seconds=seconds)
-    shipped: list[Provider] = [scripted, Codex(env)]
+    shipped: list[Provider] = [scripted, Codex(env), Claude(env)]
     found = {provider.engine: provider for provider in shipped}
     for point in entry_points(group="amux.providers"):
         with contextlib.suppress(Exception):

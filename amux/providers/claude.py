@@ -10,6 +10,7 @@ Nothing of a person's own ~/.claude is read or written. Claude never runs a brok
 import asyncio
 import importlib.util
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ FIXED = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
+# Claude's tools run through this: what they print is shown to people, and its keys are none of it.
+SHELL = f"""\
+#!/bin/sh
+unset {" ".join(KEYS)}
+exec bash -c "$1"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +130,11 @@ def _check(launch: LaunchSnapshot) -> None:
 
 
 def _prepared(state: Path) -> Path:
-    """Claude's own folder: its settings and conversations."""
+    """Claude's own folder: its settings, its conversations, and the shell of its tools."""
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (state / "shell").write_text(SHELL, encoding="utf-8")
+        (state / "shell").chmod(0o700)
     except OSError as error:
         told = f"Claude needs {state} for itself: {error.strerror}. Make AMUX_HOME writable for amux."
         raise Unavailable(told) from error
@@ -144,7 +153,12 @@ def _native(native_id: str | None, unused: Path) -> Native:
 
 
 def _places(home: Path) -> dict[str, str]:
-    places = {"CLAUDE_CONFIG_DIR": str(home / "claude"), "CLAUDE_CODE_TMPDIR": str(home / "tmp")}
+    places = {
+        "CLAUDE_CONFIG_DIR": str(home / "claude"),
+        "CLAUDE_CODE_TMPDIR": str(home / "tmp"),
+        "CLAUDE_CODE_SHELL_PREFIX": str(home / "claude" / "shell"),
+        "SHELL": shutil.which("bash") or "/bin/bash",
+    }
     return {**places, "IS_SANDBOX": "1"} if os.geteuid() == 0 else places  # else it does not bypass as root
 
 

@@ -98,7 +98,9 @@ class Dialogue:
         if held:
             self._used()
             self._spawn(self._watch(current))
-        elif not current.stopping:  # one that was stopped before it began has told its end
+        elif not current.over.is_set():  # one that was stopped before it began has told its end
+            self._turn = None
+            current.close()
             raise Refused("Claude did not take this.")
 
     async def steer(self, turn: TurnId, inputs: tuple[Input, ...]) -> None:
