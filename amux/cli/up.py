@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,12 +13,15 @@ import typer
 from amux.cli.common import exits
 from amux.core.errors import Refused
 from amux.local.binaries import find_binaries
+from amux.local.home import running
 from amux.local.house import SERVICES, Plan, run
 from amux.local.keeper import State, Told
 from amux.local.probes import free_or_refuse
 from amux.local.services import Urls
+from amux.local.supervisor import ending_on_signals
 from amux.settings import Settings, environment, load
 
+IMPATIENT = (1.0,) * 30 + (15, 300, 3600, 21600)  # what is said before the bot is there comes soon after
 DEMO_LEASE, DEMO_SECONDS = "3", 20.0  # a person waits for the recovery, and wants time to interfere
 
 
@@ -41,9 +44,10 @@ def up(
 
 
 async def _up(settings: Settings, names: Sequence[str]) -> None:
-    async with run(plan(settings, dict(os.environ), names), progress()):
-        print(f"amux is up: http://127.0.0.1:{settings.web_port}. Ctrl-C stops it.", flush=True)
-        await until_told()
+    with ending_on_signals():
+        async with run(plan(settings, dict(os.environ), names), progress()):
+            print(f"amux is up: http://127.0.0.1:{settings.web_port}. Ctrl-C stops it.", flush=True)
+            await asyncio.Event().wait()
 
 
 def demo(
@@ -61,10 +65,13 @@ def demo(
 
 
 async def _demo(settings: Settings, engine: str) -> None:
-    async with sandbox(settings, engine) as (env, address), run(plan(load(env), env, SERVICES), progress()):
-        print(f"\nThe sandbox is at {address}/sandbox", flush=True)
-        print('In another terminal: amux run "Summarise the changelog" · amux ls · Ctrl-C here stops all.', flush=True)
-        await until_told()
+    with ending_on_signals():
+        async with sandbox(settings, engine) as (env, address):
+            print(f"The sandbox is at {address}/sandbox", flush=True)
+            async with run(plan(load(env), env, SERVICES), progress()):
+                print('In another terminal: amux run "Summarise the changelog" · amux ls · Ctrl-C here stops all.')
+                sys.stdout.flush()
+                await asyncio.Event().wait()
 
 
 @asynccontextmanager
@@ -74,12 +81,23 @@ async def sandbox(settings: Settings, engine: str) -> AsyncIterator[tuple[dict[s
     from amux.sandbox.app import create
     from amux.sandbox.env import sandbox_env
     from amux.sandbox.models import Models
+    from amux.sandbox.pace import Pace
 
     port = free_or_refuse(settings.web_port + 2, host="127.0.0.1", remedy="set AMUX_WEB_PORT to another")
     seconds = float(os.environ.get("AMUX_SCRIPTED_SECONDS") or DEMO_SECONDS)
-    async with feishu.serving(create(feishu.small_world(), Models(seconds=seconds)), port=port) as address:
+    world = feishu.small_world(pace=Pace(retry_seconds=IMPATIENT))
+    app = create(world, Models(seconds=seconds), lambda *asked: fate_in(settings.home, *asked))
+    async with feishu.serving(app, port=port) as address:
         env = {"AMUX_LEASE": DEMO_LEASE, **os.environ, **sandbox_env(engine, address, seconds)}
         yield env, address
+
+
+async def fate_in(home: Path, person: str, chat: str, topic: str | None, text: str) -> Mapping[str, str] | None:
+    """What sending that message would do, from the amux that lives in `home`; None while it is not there."""
+    from amux.cli.fate import forecast
+
+    found = running(home)
+    return await forecast(found.urls["postgres"], person, chat, topic, text) if found and "web" in found.ports else None
 
 
 def _migrate(url: str) -> None:
@@ -115,11 +133,3 @@ def progress() -> Callable[[Told], None]:
             print(f"  {told.name} {told.state}{detail}", file=sys.stderr, flush=True)
 
     return tell
-
-
-async def until_told() -> None:
-    """Until Ctrl-C or TERM."""
-    told = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()

@@ -11,6 +11,7 @@ from amux.core.inputs import Input, Verdict
 from amux.core.view import AskView, Fate, ReceiptView, TurnView
 from amux.feishu.phrases import Text, lasting, say
 from amux.feishu.split import split
+from amux.runtime.fate import Forecast, Joins, Nothing, Starts, Waits
 
 Element = dict[str, Any]
 MAX_PART = 16_000  # bytes of agent text in one card: with both languages, escapes and the rest it stays below 25 KB
@@ -168,6 +169,20 @@ def _told(view: ReceiptView) -> tuple[Text, Text | None]:
             return say("receipt_uncertain"), say("receipt_uncertain_line", text=_quotes(view.inputs))
         case Fate.failed:
             return say("receipt_failed", cause=plain(_short(view.detail, MAX_QUOTE * 2))), None
+
+
+def fate(forecast: Forecast, name: str) -> Text | None:
+    """The line above a composer: what pressing Send will do; None when it does nothing. `name`: whose Turn runs."""
+    match forecast:
+        case Starts(turn):
+            return say("fate_starts", turn=turn)
+        case Joins(turn):
+            return say("fate_joins", turn=turn)
+        case Waits(reason, ahead, turn):
+            why = say(f"waits_{reason}", turn=turn or 0, who=_who(name))
+            return say("fate_waits", nth=_nth(ahead + 1), why=why)
+        case Nothing():
+            return None
 
 
 def _ask(view: AskView, nonce: str) -> Mapping[str, object]:

@@ -1,0 +1,87 @@
+"""What would become of a message if it were said now: start a Turn, join one, or wait. Asked of the real decisions, and
+only a forecast: what happens is decided when it arrives."""
+
+from dataclasses import dataclass
+
+from amux.core import steering
+from amux.core.events import QueueReason
+from amux.core.ids import BindingId, Principal, Seq, SessionKey, TurnId
+from amux.core.inputs import Authorization, Input, Place
+from amux.core.routing import Bound, Launch, Message, ToSession, route
+from amux.core.session import State, apply
+from amux.ports import Bindings, Timeline
+
+PAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """It starts that Turn at once."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """It joins that Turn."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """It waits for a next Turn, so many being ahead of it."""
+
+    reason: QueueReason
+    ahead: int
+    turn: TurnId | None
+    owner: Principal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """It is not meant for the bot, or its topic has ended."""
+
+
+Forecast = Starts | Joins | Waits | Nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Forecaster:
+    """Answers from Postgres alone."""
+
+    bindings: Bindings
+    timeline: Timeline
+
+    async def of(self, said: Message) -> Forecast:
+        """The fate of that message, by the state as it stands."""
+        found = await self.bindings.find(said.app, said.chat, said.topics)
+        match route(said, [Bound(b.id, b.session, b.since, b.until) for b in found]):
+            case Launch():
+                return Starts(TurnId(1))
+            case ToSession(bound):
+                return _judged(said, bound.id, await self._state(bound.session))
+            case _:
+                return Nothing()
+
+    async def _state(self, session: SessionKey) -> State:
+        state, seq = State(), Seq(0)
+        while page := await self.timeline.read(session, seq, limit=PAGE):
+            for recorded in page:
+                state = apply(state, recorded.event)
+            seq = page[-1].seq
+        return state
+
+
+def _judged(said: Message, binding: BindingId, state: State) -> Forecast:
+    if state.turn is None and not state.queue:
+        return Starts(TurnId(state.last_turn + 1))
+    rights = Authorization(said.sender or Principal(""), Place(binding, said.app, said.chat))
+    one = Input(said.id, said.text, said.sender, rights, said.sent_at, said.name, said.origin, said.material)
+    match steering.decide((one,), state):
+        case steering.Steer(turn):
+            return Joins(turn)
+        case steering.Queue(reason):
+            running = state.turn
+            owner = running.senders[0] if running and running.senders else None
+            return Waits(reason, len(state.queue), running.id if running else None, owner)
