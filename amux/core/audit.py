@@ -39,10 +39,14 @@ class Count:
         self.notes += other.notes
 
     @property
+    def fates(self) -> int:
+        """How many inputs have a fate; as many as were accepted."""
+        return self.dispatched + self.steered + self.waiting + self.failed + self.cancelled
+
+    @property
     def broken(self) -> int:
         """How many rules are broken; 0 is the only good answer."""
-        fates = self.dispatched + self.steered + self.waiting + self.failed + self.cancelled
-        return self.doubled + self.double_finish + self.gaps + self.drifted + int(self.accepted != fates)
+        return self.doubled + self.double_finish + self.gaps + self.drifted + int(self.accepted != self.fates)
 
 
 NUMBERS = tuple(name for name in Count.__dataclass_fields__ if name != "notes")
@@ -73,6 +77,8 @@ def examine(name: str, log: Sequence[tuple[Seq, e.Event]], row: Projection, *, o
         for what in ("doubled", "double_finish", "gaps", "drifted")
         if getattr(count, what)
     ]
+    if count.accepted != count.fates:
+        count.notes.append(f"{name}: accepted {count.accepted}, fates {count.fates}")
     return count
 
 
@@ -90,10 +96,11 @@ def _turns(count: Count, events: Iterable[e.Event]) -> None:
     count.double_finish = sum(n - 1 for n in ends.values())
 
 
-def _fates(count: Count, events: Iterable[e.Event]) -> None:
+def _fates(count: Count, events: Sequence[e.Event]) -> None:
     """Each input's last fate; started or steered twice is doubled."""
     fates, given = fates_of(events)
-    count.accepted, count.doubled = len(fates), sum(n - 1 for n in given.values() if n > 1)
+    count.accepted = sum(isinstance(event, e.InputAccepted) for event in events)
+    count.doubled = sum(n - 1 for n in given.values() if n > 1)
     for fate, number in Counter(fates.values()).items():
         setattr(count, fate, number)
 
