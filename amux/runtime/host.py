@@ -35,7 +35,12 @@ class Host:
 
     async def drive(self, session: SessionKey) -> None:
         """Own this Session until it rests; return at once when that is not ours to do."""
-        if self._draining or session in self.owners:
+        former = self.owners.get(session)
+        if former and former.left:  # this wake came after its Lease, and nobody else will hear it
+            await former.gone.wait()
+        elif former:
+            return
+        if self._draining:
             return
         mine: list[Owner] = []
 

@@ -104,6 +104,8 @@ class Owner:
     cursor: str  # the stream's entry after which to read
     idle_since: float | None = None
     hurried: bool = False  # others wait for this slot, or the worker drains
+    left: bool = False  # the Lease is given up; a post from now on wakes somebody
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     _mailbox: Mailbox = field(default_factory=Mailbox)
     _heard: set[InputId] = field(default_factory=set)
     _look: bool = False
@@ -139,6 +141,7 @@ class Owner:
         finally:
             self.rt.bells.unregister(self.session)
             await self._hands.close()
+            self.gone.set()
 
     async def _step(self, signals: list[s.Signal]) -> None:
         step = machine.run(self.state, self.scratch, signals, now=self.rt.clock.monotonic())
@@ -242,6 +245,7 @@ class Owner:
             self.idle_since = None
             self._mailbox.ring()
             return False
+        self.left = True
         self.rt.keeper.drop(self.tenure)
         await self.rt.timeline.sign_off(self.session, self.fence)
         return True

@@ -1,5 +1,6 @@
 """One owner, then several: what is said runs once and ends once, whatever happens to the processes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,6 +18,7 @@ from amux.core.events import (
 from amux.core.ids import InputId, Principal, SessionKey, TurnId
 from amux.core.inputs import Interrupt
 from amux.extensions import Uncertain
+from amux.ports import Fence
 from tests.build import said
 from tests.runtime.house import LEASE, LINGER, WINDOW, House, until
 
@@ -170,6 +172,29 @@ async def test_an_idle_owner_lets_go_and_the_next_message_resumes(house: House, 
     house.drive()
     await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
     assert house.agent.opened[1].native_id == house.agent.opened[0].native_id
+
+
+@pytest.mark.rule("D2")
+async def test_a_wake_that_meets_an_owner_on_its_way_out_is_heard(
+    house: House, running: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline, door = house.workers["w1"][0].timeline, asyncio.Event()
+    sign_off = timeline.sign_off
+
+    async def slowly(session: SessionKey, fence: Fence) -> None:
+        await door.wait()
+        await sign_off(session, fence)
+
+    monkeypatch.setattr(timeline, "sign_off", slowly)
+    house.agent.opened[0].finish()
+    await until(lambda: finished(house, running))
+    house.owner(running).hurry()
+    await until(lambda: house.owner(running).left)
+    await house.say(running, said("user_a", id="om_2"))
+    house.drive()
+    await asyncio.sleep(0)
+    door.set()
+    await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
 
 
 @pytest.mark.rule("S7")
