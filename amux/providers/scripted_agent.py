@@ -4,8 +4,8 @@ A prompt may be a script: lines that begin with `!`. Any other prompt is worked 
 with thinking, text, tools and an answer that quotes it. What is steered is committed when it is taken: between two steps,
 or two pieces of a text.
 
-  !say TEXT   !think TEXT   !stream COUNT x SECONDS   !tool NAME ...   !ask TEXT   !sleep SECONDS   !clock FILE
-  !hang   !silent   !garbage [COUNT]   !fail REASON   !die
+  !say TEXT   !many COUNT x TEXT   !think TEXT   !stream COUNT x SECONDS   !tool NAME ...   !ask TEXT   !sleep SECONDS
+  !clock FILE   !hang   !silent   !garbage [COUNT]   !fail REASON   !die
 
 It imports little, since it starts in a process of its own; the benchmarks run it inside the worker."""
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 Line = dict[str, Any]
-WORDS = ("ask", "clock", "die", "fail", "garbage", "hang", "say", "silent", "sleep", "stream", "think", "tool")
+WORDS = ("ask", "clock", "die", "fail", "garbage", "hang", "many", "say", "silent", "sleep", "stream", "think", "tool")
 PIECES = 12  # of each text that a friendly answer streams
 BEATS = 2 * PIECES + 1 + 3  # pauses of a friendly answer
 TOOLS = ("read README.md", "search the workspace", "run the tests")  # that a friendly answer pretends to use
@@ -64,7 +64,11 @@ def parse(text: str) -> list[Step]:
         word, _, argument = line[1:].partition(" ") if line.startswith("!") else ("say", "", line)
         if word not in WORDS:
             raise Failed("bad_script", f"No such step. There are: {', '.join('!' + each for each in WORDS)}.")
-        steps.append(Step(word, argument.strip()))
+        count, _, repeated = argument.partition(" x ")
+        if word == "many":
+            steps += [Step("say", repeated.strip())] * int(number(count, 1))
+        else:
+            steps.append(Step(word, argument.strip()))
     return steps
 
 
