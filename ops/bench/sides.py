@@ -12,19 +12,20 @@ from typing import Any
 
 import psycopg
 from celery import Celery
-from kombu import Producer
+from kombu.messaging import Producer
 
 from amux import wiring
-from amux.core.events import Outcome, TurnFinished
+from amux.core.events import Outcome, OwnerOpened, TurnFinished
 from amux.core.ids import InputId, Seq, SessionKey
 from amux.local.keeper import Service
 from amux.settings import kombu_url
 from amux.stores.redis import Redis
 from ops.bench import other
-from ops.bench.ground import Ground, beside, ms, new_session, percentile, prompt
+from ops.bench.ground import TARGET, Ground, beside, ms, new_session, percentile, prompt
 
 EVENTS = 20
 SCRIPT = f"!many {EVENTS} x {other.TEXT}"
+LOOK_SECONDS, SWEEP_SECONDS = 0.1, 1.0
 TURN_SECONDS = 120.0  # a Turn that takes longer is a fault of the run
 
 
@@ -77,6 +78,7 @@ class Ours:
     keys: list[SessionKey]
     faults: list[str] = field(default_factory=list)
     finished: int = 0
+    woken: int = 0  # owners that began
     _said: int = 0
     _waits: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)
 
@@ -99,8 +101,11 @@ class Ours:
                 if recorded.seq != seen + 1:
                     self.faults.append(f"session {key}: seq {recorded.seq} after {seen}")
                 seen = recorded.seq
-                if isinstance(recorded.event, TurnFinished):
-                    self._ended(key, recorded.event)
+                match recorded.event:
+                    case TurnFinished() as ended:
+                        self._ended(key, ended)
+                    case OwnerOpened():
+                        self.woken += 1
 
     def _ended(self, key: SessionKey, ended: TurnFinished) -> None:
         self.finished += 1
@@ -112,11 +117,27 @@ class Ours:
         elif not wait.done():
             wait.set_result(None)
 
+    async def first(self) -> None:
+        """What made each Session becomes its first Turn; then all sleep."""
+        self._waits = {key: asyncio.get_running_loop().create_future() for key in self.keys}
+        waits = list(self._waits.values())
+        for key in self.keys:
+            await self.parts.waker.drive(key, TARGET)
+        async with asyncio.timeout(TURN_SECONDS):
+            await asyncio.gather(*waits)
+        await self.rest()
+
     async def rest(self) -> None:
         """Wait until nobody owns anything."""
         async with asyncio.timeout(TURN_SECONDS):
-            while await self.parts.sessions.named():
-                await asyncio.sleep(0.1)
+            while await self.parts.sessions.named():  # noqa: ASYNC110 - it is for Postgres to say
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def sweep(self) -> None:
+        """What beat does in a house, for ever."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.parts.sweep.round()
 
 
 @asynccontextmanager
@@ -124,21 +145,15 @@ async def ours(parts: wiring.Stores, sessions: int) -> AsyncIterator[Ours]:
     """New Sessions, each with its viewer, all asleep."""
     keys = [await new_session(parts) for _ in range(sessions)]
     side = Ours(parts, keys)
-    viewers = [asyncio.create_task(side.view(key), name="viewer") for key in keys]
+    tasks = [asyncio.create_task(side.view(key), name="viewer") for key in keys]
+    tasks.append(asyncio.create_task(side.sweep(), name="sweep"))
     try:
-        for key in keys:  # what made the Session is their first Turn
-            side._waits[key] = asyncio.get_running_loop().create_future()
-        first = list(side._waits.values())
-        for key in keys:
-            await parts.waker.drive(key, "bench")
-        async with asyncio.timeout(TURN_SECONDS):
-            await asyncio.gather(*first)
-        await side.rest()
+        await side.first()
         yield side
     finally:
-        for viewer in viewers:
-            viewer.cancel()
-        await asyncio.gather(*viewers, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 CHECK = """

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amux import wiring
-from amux.core.errors import Broken
 from ops.bench.ground import Ground, ground, median, percentile, say
 from ops.bench.report import Report
 from ops.bench.sides import EVENTS, Other, Ours, Round, celery_side, check, check_other, closed_loop, ours
 
 SESSIONS, TURNS, ROUNDS = 200, 10, 3
 LONE_TURNS = 200
-LINGER_SECONDS = 3.0  # owners stay between a Session's Turns, and are gone when the next cold round begins
+LINGER_SECONDS = 8.0  # owners stay between a Session's Turns, and are gone when the next cold round begins
 
 
 @dataclass(slots=True)
@@ -26,12 +25,15 @@ class Rounds:
 async def turns(report: Report, *, sessions: int = SESSIONS, each: int = TURNS, rounds: int = ROUNDS) -> None:
     """Turns a second: cold with each Session's first wake, warm over owned ones, and the other side's."""
     extra = {"AMUX_LINGER": f"{LINGER_SECONDS:g}"}
-    async with ground(slots=sessions, extra=extra) as place, wiring.stores(place.settings) as parts:
-        async with celery_side(place) as other, ours(parts, sessions) as side:
-            seen = await _interleaved(place, side, other, each=each, rounds=rounds)
-            report.faults = check(place, side, 2 * rounds * each * sessions) + check_other(
-                place, rounds * each * sessions
-            )
+    async with (
+        ground(slots=sessions, extra=extra) as place,
+        wiring.stores(place.settings) as parts,
+        celery_side(place) as other,
+        ours(parts, sessions) as side,
+    ):
+        seen = await _interleaved(place, side, other, each=each, rounds=rounds)
+        done = rounds * each * sessions
+        report.faults = check(place, side, 2 * done) + check_other(place, done)
     report.shape = {"sessions": sessions, "turns": each, "events": EVENTS, "rounds": rounds}
     report.ours = {"warm": _best(seen.warm), "cold": _best(seen.cold)}
     report.limit = {"celery_with_lock": _best(seen.other)}
@@ -45,7 +47,10 @@ async def _interleaved(place: Ground, side: Ours, other: Other, *, each: int, ro
     seen = Rounds()
     for number in range(rounds):
         seen.cold.append(await closed_loop(side.keys, each, side.turn, place))
+        woken = side.woken
         seen.warm.append(await closed_loop(side.keys, each, side.turn, place))
+        if side.woken > woken:
+            side.faults.append(f"{side.woken - woken} Sessions were not owned all through round {number + 1}")
         await side.rest()
         seen.other.append(await closed_loop(side.keys, each, other.turn, place))
         last = (seen.cold[-1], seen.warm[-1], seen.other[-1])
@@ -61,16 +66,19 @@ def _best(rounds: Sequence[Round]) -> dict[str, object]:
 
 async def lone(report: Report, *, each: int = LONE_TURNS, rounds: int = ROUNDS) -> None:
     """One owned Session alone: the p50 from submit to its end, seen."""
-    async with ground(slots=4) as place, wiring.stores(place.settings) as parts:
-        async with celery_side(place) as other, ours(parts, 1) as side:
-            await closed_loop(side.keys, 1, side.turn, place)  # owned from here on
-            mine, theirs = [], []
-            for _ in range(rounds):
-                mine.append(await closed_loop(side.keys, each, side.turn, place))
-                theirs.append(await closed_loop(side.keys, each, other.turn, place))
-            report.faults = check(place, side, rounds * each + 1) + check_other(place, rounds * each)
-    if not mine:
-        raise Broken("no round was run")
+    mine: list[Round] = []
+    theirs: list[Round] = []
+    async with (
+        ground(slots=4) as place,
+        wiring.stores(place.settings) as parts,
+        celery_side(place) as other,
+        ours(parts, 1) as side,
+    ):
+        await closed_loop(side.keys, 1, side.turn, place)  # owned from here on
+        for _ in range(rounds):
+            mine.append(await closed_loop(side.keys, each, side.turn, place))
+            theirs.append(await closed_loop(side.keys, each, other.turn, place))
+        report.faults = check(place, side, rounds * each + 1) + check_other(place, rounds * each)
     report.shape = {"sessions": 1, "turns": each, "events": EVENTS, "rounds": rounds}
     report.ours, report.limit = _best(mine), {"celery_with_lock": _best(theirs)}
     halves = [
