@@ -183,10 +183,20 @@ def _page(call: Call, found: list[T], *, most: int) -> tuple[list[T], dict[str, 
     return found[start : start + size], {"has_more": more, "page_token": str(start + size) if more else ""}
 
 
+def user(call: Call) -> Json:
+    """A person's name, to a bot that may ask for it."""
+    wanted = call.path["user_id"]
+    found = [p for p in call.world.people.values() if open_id(call.bot.app_id, p.id) == wanted]
+    if not found:
+        raise ApiError(41050, "no user authority error")
+    return {"user": {"open_id": wanted, "name": found[0].name, "en_name": found[0].name}}
+
+
 TABLE: Table = {
     ("GET", "/im/v1/messages"): listing,
     ("GET", "/im/v1/messages/{message_id}"): get,
     ("GET", "/im/v1/chats"): chats,
+    ("GET", "/contact/v3/users/{user_id}"): user,
     ("GET", "/im/v1/chats/{chat_id}"): chat_info,
     ("GET", "/im/v1/chats/{chat_id}/members"): members,
 }
