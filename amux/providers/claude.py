@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 from uuid import uuid4
@@ -95,7 +96,8 @@ class Claude:
             name="claude",
             remedy=REMEDY,
         )
-        dialogue = Dialogue(process, native.id, self._patience, lambda: unused.unlink(missing_ok=True))
+        used = partial(unused.unlink, missing_ok=True)
+        dialogue = Dialogue(process, native.id, self._patience, used=used, hide=self._hidden)
         try:
             await dialogue.control.ask("initialize", seconds=self._patience.opening, hooks=None)
         except (Uncertain, Unavailable) as error:  # nothing was said in it, so nothing is uncertain
@@ -107,6 +109,12 @@ class Claude:
             await process.kill()
             raise
         return dialogue
+
+    def _hidden(self, text: str) -> str:
+        """Without our keys, which a model server may repeat when it does not like them."""
+        for secret in (self._env[name] for name in KEYS if name in self._env):
+            text = text.replace(secret, "[secret]")
+        return text
 
 
 class _InUse(Exception):
@@ -130,7 +138,7 @@ def _check(launch: LaunchSnapshot) -> None:
 
 
 def _prepared(state: Path) -> Path:
-    """Claude's own folder: its settings, its conversations, and the shell of its tools."""
+    """Claude's own folder, with the shell of its tools; Claude keeps its settings and conversations there."""
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         (state / "shell").write_text(SHELL, encoding="utf-8")

@@ -127,7 +127,7 @@ def said(text: str) -> Input:
 
 async def asked(dialogue: Dialogue) -> None:
     """Return once all that was sent has its receipt."""
-    turn = dialogue._turn
+    turn = dialogue.told.turn
     assert turn
     async with asyncio.timeout(SECONDS):
         for one in list(turn.said.values()):
@@ -404,8 +404,8 @@ async def test_what_the_model_makes_fail_ends_the_turn_and_not_the_conversation(
     assert "Start a Session with a model that ANTHROPIC_BASE_URL serves." in ended.detail
     await dialogue.close()
     dialogue = await room.open(dialogue.native_id)
-    ended = await room.play(dialogue, 2, "!fail")
-    assert (ended.outcome, KEY in ended.detail, room.url in ended.detail) == (Outcome.failed, False, False)
+    ended = await room.play(dialogue, 2, f"!fail {KEY} is no key of {room.url}/v1")
+    assert (ended.outcome, ended.detail) == (Outcome.failed, "API Error: 400 [secret] is no key of [address]")
 
 
 async def test_a_stream_that_breaks_is_taken_up_again(room: Room) -> None:
