@@ -29,7 +29,9 @@ async def drill(name: str, *, rounds: int, seed: int, engine: str, sessions: int
         raise Refused(f"there is no drill {name!r}; there are {', '.join(sorted(HARMS))}.")
     report = Report(name, rounds, sessions, 3.0)
     tell(f"{name}: {rounds} rounds, {sessions} Sessions, seed {seed}")
-    async with stage(engine=engine, lease=report.lease_s, seconds=WORK_SECONDS, extra={"AMUX_SLOTS": str(sessions + 10)}) as one:
+    async with stage(
+        engine=engine, lease=report.lease_s, seconds=WORK_SECONDS, extra={"AMUX_SLOTS": str(sessions + 10)}
+    ) as one:
         async with wiring.stores(stage_settings(one)) as parts:
             crowd = Crowd(one.world, sessions, sessions / 5, random.Random(seed))
             broken = await _harm(name, rounds, one, parts, crowd, tell)

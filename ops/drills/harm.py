@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -56,8 +55,7 @@ async def kill_all(scene: Scene) -> Sequence[Broken]:
     broken = [(session.key, turn) for session, turn in await open_turns(scene.parts)]
     await scene.stage.kill_all()
     await scene.stage.start()
-    ready = time.time()
-    return [Broken(key, turn, ready) for key, turn in broken]
+    return [Broken(key, turn, scene.stage.first_worker_ready()) for key, turn in broken]
 
 
 async def wipe_redis(scene: Scene) -> Sequence[Broken]:

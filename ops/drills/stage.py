@@ -111,6 +111,10 @@ class Stage:
                     return time.time()
                 await asyncio.sleep(0.05)
 
+    def first_worker_ready(self) -> float:
+        """When the first worker of this start was ready, in seconds since 1970."""
+        return min(path.stat().st_mtime for path in (self.home / "ready").glob("worker*"))
+
     def shown(self, message: MessageId) -> Mapping[str, Any]:
         """A card as people see it: an entity's content, where the message names one; {} for what is no card."""
         found = self.world.messages[message]
