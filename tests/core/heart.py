@@ -145,7 +145,7 @@ class Heart(RuleBasedStateMachine):
             self.taken.subtract(ids)
         self.signal(s.Steered(asked.turn, ids, answer))
 
-    @precondition(lambda self: self.running and not self.stopping)
+    @precondition(lambda self: self.running)
     @rule(outcome=st.sampled_from([e.Outcome.completed, e.Outcome.completed, e.Outcome.failed]))
     def the_turn_ends(self, outcome: e.Outcome) -> None:
         assert self.running
@@ -156,13 +156,14 @@ class Heart(RuleBasedStateMachine):
     @rule(told=st.booleans())
     def the_provider_stops(self, told: bool) -> None:
         assert self.stopping
-        turn, self.stopping = self.stopping, None
-        if self.running == turn and told:
-            held = tuple(i.id for i in self.state.turn.steered) if self.state.turn else ()
-            self.last_end = s.TurnEnded(turn, e.Outcome.interrupted, unhandled=held[-1:])
+        turn = self.stopping
+        if self.running == turn:
             self.running = None
-            self.signal(self.last_end)
-        self.running = None if self.running == turn else self.running
+            if told:
+                held = tuple(i.id for i in self.state.turn.steered) if self.state.turn else ()
+                self.last_end = s.TurnEnded(turn, e.Outcome.interrupted, unhandled=held[-1:])
+                self.signal(self.last_end)
+        self.stopping = None
         self.signal(s.Stopped(turn))
 
     @precondition(lambda self: self.last_end)

@@ -17,7 +17,7 @@ FIRST_BUG = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-HISTORIES = settings(max_examples=3_000, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+HISTORIES = settings(max_examples=3_000, stateful_step_count=24, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.rule("T1", "T3", "T4", "I2", "I3", "I4", "I5", "I6", "S4")
