@@ -170,9 +170,16 @@ def providers(env: Mapping[str, str]) -> dict[str, Provider]:
 
 
 def launch_settings(settings: Settings, ref: SessionRef, *, engine: str | None = None) -> LaunchSnapshot:
-    """What a new Session records when its launch names nothing else; its workspace is made."""
+    """What a new Session records when its launch names nothing else; its workspace is made. Raises Refused when it
+    cannot be."""
     workspace = settings.workspace or Path(settings.home) / "workspaces" / ref.id
-    workspace.mkdir(parents=True, exist_ok=True)
+    try:
+        workspace.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Refused(
+            f"No workspace can be made in {workspace.parent} ({why.strerror}): name one with --workspace, or set "
+            "AMUX_HOME to a folder that is yours."
+        ) from why
     return LaunchSnapshot(engine=engine or settings.engine, workspace=str(workspace))
 
 

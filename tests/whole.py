@@ -23,14 +23,16 @@ from amux.ports import Recorded, Session
 from amux.sandbox import feishu
 from amux.sandbox.ledger import Ledger, Sent
 from amux.sandbox.records import MessageId, PersonId, ThreadId
+from ops.drills import stage as drills_stage
 from ops.drills.drill import stage_settings
-from ops.drills.stage import Stage, stage
+from ops.drills.stage import Stage
 
 E = TypeVar("E", bound=e.Event)
 T = TypeVar("T")
 SECONDS = 60.0  # the longest that anything here may take
 LOOK_SECONDS = 0.05
 LEASE = 4.0
+START_SECONDS = 400.0  # on a machine that does much else; importing the Feishu client alone takes ten of them
 
 
 @pytest.hookimpl(trylast=True)
@@ -161,8 +163,12 @@ def _words(part: object) -> list[str]:
 async def house() -> AsyncIterator[House]:
     """One amux for all who ask, with every service."""
     extra = {"AMUX_BURST_WINDOW": "0.3", "AMUX_SLOTS": "40"}
-    async with stage(names=SERVICES, lease=LEASE, seconds=0.4, extra=extra) as one:
-        async with wiring.stores(stage_settings(one)) as parts:
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(drills_stage, "START_SECONDS", START_SECONDS)
+        async with (
+            drills_stage.stage(names=SERVICES, lease=LEASE, seconds=0.4, extra=extra) as one,
+            wiring.stores(stage_settings(one)) as parts,
+        ):
             yield House(one, parts)
 
 

@@ -56,9 +56,8 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
 
         settings = client_settings()
         ref = SessionRef(target or settings.target, new_session_id())
-        launch = launch_settings(settings, ref, engine=engine)
-        if workspace:
-            launch = replace(launch, workspace=str(_folder(workspace)))
+        chosen = replace(settings, workspace=_folder(workspace)) if workspace else settings
+        launch = launch_settings(chosen, ref, engine=engine)
         launch = replace(launch, model=model, effort=effort, permission=permission)
         _finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
 

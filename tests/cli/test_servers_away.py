@@ -31,8 +31,9 @@ ALL = {**READS, **WRITES}
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for servers that are away on purpose."""
-    monkeypatch.setitem(Postgres.ask.__kwdefaults__, "patience", 0.1)
-    monkeypatch.setitem(PostgresInputs.__init__.__kwdefaults__, "patience", 0.1)
+    for waits in (Postgres.ask, PostgresInputs.__init__):
+        assert waits.__kwdefaults__
+        monkeypatch.setitem(waits.__kwdefaults__, "patience", 0.1)
 
 
 @pytest.fixture
