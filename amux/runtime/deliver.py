@@ -49,7 +49,7 @@ class Deliver:
 
     async def deliver(self, session: SessionKey) -> None:
         """Show this Session until everything is shown. Another that took over ends it quietly."""
-        await self.waker.delivering(session, seconds=AT_WORK)
+        await self.sign(session, seconds=AT_WORK)
         try:
             delivery = await self.cards.take(session)
             rows = {row.slot: row for row in await self.cards.rows(session)}
@@ -59,7 +59,12 @@ class Deliver:
         except (Unavailable, Uncertain) as why:  # the sweep asks again
             log.warning("not_delivered", session=session, why=str(why))
         finally:
-            await self.waker.delivering(session, seconds=0)
+            await self.sign(session, seconds=0)
+
+    async def sign(self, session: SessionKey, *, seconds: float) -> None:
+        """A sign of life, or of its end. Only a hint: without Redis the work goes on."""
+        with contextlib.suppress(Unavailable):
+            await self.waker.delivering(session, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -94,7 +99,7 @@ class Deliverer:
         now = time.monotonic()
         if now - self._alive > AT_WORK / 3:
             self._alive = now
-            await self.house.waker.delivering(self.delivery.session, seconds=AT_WORK)
+            await self.house.sign(self.delivery.session, seconds=AT_WORK)
 
     async def _show(self) -> None:
         for slot in sorted(self.board.changed):
@@ -133,7 +138,8 @@ class Deliverer:
         first = await self._row(slot, view, place)
         for number, card in enumerate(self.house.render(view, first.nonce), start=1):
             row = first if number == 1 else await self._row(f"{slot}:{number}", view, place)
-            if row.state != DEAD and row.sequence < sequence:
+            unsent = row.message_id is None  # its entity may be saved already, with this very state
+            if row.state != DEAD and (unsent or row.sequence < sequence):
                 await self._show_card(row, card, replace(row, sequence=sequence, state=state))
 
     async def _row(self, slot: str, view: View, place: Place) -> CardRow:

@@ -1,0 +1,448 @@
+"""One card a Turn, whatever dies and whenever; nothing older lands last; what Feishu never takes stops nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio.lowlevel
+import pytest
+
+from amux.core import events as e
+from amux.core.errors import Broken, Refused, Unavailable
+from amux.core.ids import ItemId, RequestId, Seq, SessionKey, TurnId
+from amux.core.inputs import Input, Verdict
+from amux.core.session import State, fold
+from amux.core.view import AskView, ReceiptView, TurnView
+from amux.ports import Append, CardRow, Fence
+from amux.runtime import deliver, failpoints
+from amux.runtime.attach import Attach
+from amux.runtime.deliver import AT_WORK, INTERVAL, STEPS, UUID_HOUR, Deliver
+from tests.build import TOPIC, rights, said
+from tests.fakes import BIRTH, Crashed, FakeClock, Worker, World
+from tests.runtime.feishu import FakeFeishu, FakeMessenger, Fuse
+from tests.runtime.house import until
+
+T1, T2 = TurnId(1), TurnId(2)
+ONE, TWO = (said("user_a", id=f"feishu:cli_bot:om_{n}") for n in (1, 2))
+BY_B = said("user_b", id="feishu:cli_bot:om_b")
+LONG = "x" * 25  # of ten a card
+
+
+@dataclass
+class Now:
+    """Time as deliver reads it, by the world's clock."""
+
+    clock: FakeClock
+
+    def time(self) -> float:
+        return BIRTH + self.clock.now
+
+    def monotonic(self) -> float:
+        return self.clock.now
+
+
+def render(view: TurnView | ReceiptView | AskView, nonce: str) -> Sequence[Mapping[str, object]]:
+    """What each view says, ten characters of an answer a card."""
+    match view:
+        case TurnView():
+            answer = view.answer()
+            end = f" {view.finished.outcome}" if view.finished else (" asks" if view.asking else "")
+            parts = [answer[n : n + 10] for n in range(0, len(answer), 10)] if view.finished else [answer[-10:]]
+            return [{"text": f"{part}{end if not n else ''}"} for n, part in enumerate(parts or [""])]
+        case ReceiptView():
+            return [{"text": f"{view.fate} {view.ahead}"}]
+        case AskView():
+            return [{"text": f"{view.title} {view.how} {nonce}"}]
+
+
+@dataclass
+class Room:
+    """A Session with its Timeline, and Feishu."""
+
+    world: World = field(default_factory=World)
+    fence: Fence = field(init=False)
+    session: SessionKey = field(init=False)
+    feishu: FakeFeishu = field(init=False)
+    ports: Worker = field(init=False)
+    messenger: FakeMessenger = field(init=False)
+
+    async def begin(self) -> None:
+        self.feishu = FakeFeishu(Now(self.world.clock).time)
+        self.session = self.world.session()
+        opened = await Worker(self.world, "w1").timeline.open(self.session, "w1|t", worker="w1", young=False)
+        assert opened
+        self.fence = opened.fence
+
+    async def write(self, *events: e.Event, accepts: Sequence[Input] = ()) -> None:
+        """The owner appends."""
+        ports = Worker(self.world, "owner")
+        for one in accepts:
+            await ports.inputs.journal(self.session, one)
+        all_ = (*map(e.InputAccepted, accepts), *events)
+        pairs = [(one.id, n) for n, one in enumerate(accepts, 1)]
+        append = Append(all_, fold(all_, self.state()), pairs, shown=bool(accepts))
+        self.fence = await ports.timeline.append(self.session, self.fence, append)
+
+    def state(self) -> State:
+        return fold(recorded.event for recorded in self.world.timeline[self.session])
+
+    def silence(self) -> None:
+        """Nothing was said for a while: readers look for themselves."""
+        for queue in self.world.followers.get(self.session, ()):
+            queue.put_nowait(())
+
+    def deliverer(self, steps: int = 1_000_000) -> Deliver:
+        """A new process; it is killed at that step."""
+        self.ports = ports = Worker(self.world, "d1")
+        fuse = Fuse(self.world, steps=steps)
+        fuse.thawed.set()
+        for port in (ports.timeline, ports.cards, ports.bindings):
+            port.door = fuse
+        ports.postgres = fuse
+        self.messenger = FakeMessenger(self.feishu, fuse)
+        attach = Attach(ports.timeline, ports.nudges)
+        return Deliver(attach, ports.cards, ports.bindings, ports.waker, self.messenger, render)
+
+    async def deliver(self, steps: int = 1_000_000) -> None:
+        await self.deliverer(steps).deliver(self.session)
+
+    def row(self, slot: str) -> CardRow:
+        return self.world.cards[self.session, slot]
+
+    def owed(self) -> bool:
+        return self.world.dues[self.session].open
+
+    def texts(self, one: Input) -> list[object]:
+        """What each of our messages that answer it shows."""
+        return [self.feishu.text(m) for m in self.feishu.of(message_id(one))]
+
+    def updates(self, slot: str) -> list[int]:
+        return [sequence for name, where, sequence in self.messenger.calls if (name, where) == ("update", slot)]
+
+
+async def settled() -> None:
+    """Everybody has gone on as far as they can."""
+    for _ in range(100):
+        await anyio.lowlevel.checkpoint()
+
+
+def message_id(one: Input) -> str:
+    return one.id.rpartition(":")[2]
+
+
+def started(turn: TurnId, one: Input) -> e.Event:
+    return e.TurnStarted(turn, (one.id,), e.Cause.input, one.authorization, (one.sender,), "codex")
+
+
+def says(text: str, *, turn: TurnId = T1, status: e.ItemStatus = e.ItemStatus.completed) -> e.Event:
+    return e.Item(turn, ItemId("m"), e.ItemType.message, status, text=text)
+
+
+def ended(turn: TurnId = T1, outcome: e.Outcome = e.Outcome.completed) -> e.Event:
+    return e.TurnFinished(turn, outcome)
+
+
+@pytest.fixture
+async def room(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Room]:
+    room = Room()
+    monkeypatch.setattr(deliver, "time", Now(room.world.clock))
+    await room.begin()
+    yield room
+    failpoints.disarm()
+
+
+@pytest.mark.rule("D2", "B11")
+async def test_a_turn_is_one_card_that_ends_in_its_answer(room: Room) -> None:
+    await room.write(started(T1, ONE), says("hello"), ended(), accepts=[ONE])
+    await room.deliver()
+    assert room.texts(ONE) == ["hello completed"]
+    assert (room.row("turn:1").state, room.row("turn:1").message_id) == ("final", "om_sent_1")
+    assert (room.owed(), room.world.dues[room.session].position) == (False, 4)
+
+
+async def test_a_long_answer_goes_on_in_further_messages(room: Room) -> None:
+    await room.write(started(T1, ONE), says(LONG), ended(), accepts=[ONE])
+    await room.deliver()
+    assert room.texts(ONE) == ["x" * 10 + " completed", "x" * 10, "x" * 5]
+    assert [slot for _, slot in room.world.cards] == ["turn:1", "turn:1:2", "turn:1:3"]
+
+
+async def test_the_topic_that_our_card_opened_leads_to_the_session(room: Room) -> None:
+    starter = said(
+        "user_a", id="feishu:cli_bot:om_9", authorization=rights("user_a", place=replace(TOPIC, thread=None))
+    )
+    await room.write(started(T1, starter), ended(), accepts=[starter])
+    await room.deliver()
+    assert room.world.aliases == [(TOPIC.binding, "omt_opened")]
+
+
+# -- following --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def live(room: Room) -> AsyncIterator[Room]:
+    """Turn 1 runs and its card is shown; a deliverer follows."""
+    await room.write(started(T1, ONE), accepts=[ONE])
+    task = asyncio.create_task(room.deliver())
+    await settled()
+    assert room.texts(ONE) == [""]
+    yield room
+    if open_ := room.state().turn:
+        await room.write(ended(open_.id))
+    room.world.clock.advance(INTERVAL)
+    room.silence()
+    await until(task.done)
+    await task
+    assert not room.owed()
+
+
+async def test_progress_is_shown_at_most_once_an_interval(live: Room) -> None:
+    for n in range(5):
+        await live.write(says(f"word {n}", status=e.ItemStatus.started))
+    live.silence()
+    await settled()
+    assert live.updates("turn:1") == []
+    live.world.clock.advance(INTERVAL)
+    live.silence()
+    await until(lambda: live.texts(ONE) == ["word 4"])
+    assert live.updates("turn:1") == [STEPS * 5 + 1]
+
+
+@pytest.mark.rule("A3")
+async def test_a_change_of_state_is_shown_at_once(live: Room) -> None:
+    await live.write(e.PermissionRequested(T1, RequestId("1-1"), "git push"))
+    await until(lambda: len(live.texts(ONE)) == 2)
+    await settled()
+    assert live.texts(ONE) == [" asks", f"git push None {live.row('ask:1-1').nonce}"]
+    answered = e.PermissionResolved(T1, RequestId("1-1"), e.Resolution.answered, Verdict.allow)
+    await live.write(answered)
+    await until(lambda: live.row("ask:1-1").state == "final")
+    await until(lambda: live.texts(ONE)[0] == "")
+    assert live.updates("ask:1-1") == [STEPS + 1]
+
+
+async def test_sequences_grow_with_the_timeline(live: Room) -> None:
+    for n in range(3):
+        live.world.clock.advance(INTERVAL)
+        await live.write(says(f"word {n}", status=e.ItemStatus.started))
+        await settled()
+        assert live.texts(ONE) == [f"word {n}"]
+    assert live.updates("turn:1") == [STEPS * n + 1 for n in (1, 2, 3)]
+
+
+@pytest.mark.rule("I4")
+async def test_what_waits_is_told_and_its_receipt_follows_its_fate(live: Room) -> None:
+    await live.write(e.InputQueued((BY_B.id,), e.QueueReason.other_sender), accepts=[BY_B])
+    await until(lambda: live.texts(BY_B) == ["waiting 0"])
+    await live.write(ended(), started(T2, BY_B), ended(T2))
+    live.world.clock.advance(INTERVAL)
+    live.silence()
+    await until(lambda: live.texts(BY_B) == ["started 0", " completed"])
+
+
+async def test_a_message_that_started_at_once_gets_no_receipt(room: Room) -> None:
+    """What waited in nobody's sight did not wait."""
+    queued = e.InputQueued((ONE.id,), e.QueueReason.no_running_turn)
+    await room.write(queued, started(T1, ONE), ended(), accepts=[ONE])
+    await room.deliver()
+    assert list(room.world.cards) == [(room.session, "turn:1")]
+
+
+@pytest.mark.rule("B11")
+async def test_what_has_no_place_in_feishu_is_shown_nowhere(room: Room) -> None:
+    by_cli = said("user_a", id="cli:user_a:1", authorization=rights("user_a", place=None))
+    await room.write(started(T1, by_cli), says("hello"), ended(), accepts=[by_cli])
+    await room.deliver()
+    assert (room.feishu.messages, room.world.cards, room.owed()) == ([], {}, False)
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+
+async def crash_at(room: Room, place: str) -> None:
+    def die() -> None:
+        room.ports.postgres.crashed = True
+        raise Crashed
+
+    failpoints.arm(place, die)
+    with pytest.raises(Crashed):
+        await room.deliver()
+    failpoints.disarm()
+
+
+@pytest.mark.rule("T7")
+@pytest.mark.parametrize("place", ["after_card_row", "after_send"])
+@pytest.mark.parametrize("entities", [True, False], ids=["entity", "message"])
+async def test_a_crash_makes_no_second_card(room: Room, place: str, entities: bool) -> None:
+    """T7.b, H12."""
+    await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
+    await crash_at(room, place)
+    await room.write(ended())
+    second = room.deliverer()
+    room.messenger.entities = entities or place == "after_send"
+    await second.deliver(room.session)
+    assert room.texts(ONE) == ["hello completed"]
+
+
+@pytest.mark.rule("T7", "D2")
+@pytest.mark.parametrize("later", [0.0, INTERVAL, UUID_HOUR + 1], ids=["at once", "soon", "after the uuid's hour"])
+async def test_killed_at_any_step_the_next_deliverer_completes_each_card_once(room: Room, later: float) -> None:
+    """H12, H13: one message for each part, and the receipt, and the request; each shows its end."""
+    ask = e.PermissionRequested(T1, RequestId("1-1"), "git push")
+    waits = e.InputQueued((BY_B.id,), e.QueueReason.other_sender)
+    for steps in range(1, 500):
+        other = Room(room.world)
+        await other.begin()
+        await other.write(started(T1, ONE_OF(steps)), ask, says(LONG), accepts=[ONE_OF(steps)])
+        one, by_b = ONE_OF(steps), said("user_b", id=f"feishu:cli_bot:om_b{steps}")
+        await other.write(e.InputQueued((by_b.id,), waits.reason), accepts=[by_b])
+        await other.write(e.PermissionResolved(T1, RequestId("1-1"), e.Resolution.ended), ended())
+        await other.write(started(T2, by_b), ended(T2))
+        died = False
+        try:
+            await other.deliver(steps)
+        except Crashed:
+            died = True
+        room.world.clock.advance(later)
+        await other.deliver()
+        nonce = other.row("ask:1-1").nonce
+        assert sorted(map(str, other.texts(one))) == sorted(
+            [f"git push ended {nonce}", "x" * 10 + " completed", "x" * 10, "x" * 5]
+        ), f"killed at step {steps}"
+        assert other.texts(by_b) in ([" completed"], [" completed", "started 0"]), f"killed at step {steps}"
+        assert not other.owed()
+        if not died:
+            return
+    raise AssertionError("it never came to its end")
+
+
+def ONE_OF(n: int) -> Input:  # noqa: N802
+    return said("user_a", id=f"feishu:cli_bot:om_one{n}", at=n)
+
+
+@pytest.mark.rule("T7")
+async def test_a_thawed_deliverer_stops_and_leaves_the_newer_state(room: Room) -> None:
+    """H12: frozen before its update; meanwhile another showed the end."""
+    await room.write(started(T1, ONE), accepts=[ONE])
+    old = asyncio.create_task(room.deliver())
+    await settled()
+    frozen, old_messenger = room.ports, room.messenger
+    frozen.postgres.thawed.clear()
+    room.world.clock.advance(INTERVAL)
+    await room.write(says("older"))
+    await settled()
+    assert old_messenger.calls[-1][0] == "send"  # it stands before the door
+    await room.write(ended())
+    await room.deliver()
+    assert room.texts(ONE) == ["older completed"]
+    frozen.postgres.thawed.set()
+    await until(old.done)
+    await old
+    assert room.texts(ONE) == ["older completed"]
+    assert room.row("turn:1").state == "final"
+    assert len(room.feishu.messages) == 1
+    assert [name for name, *_ in old_messenger.calls].count("send") == 1
+
+
+# -- what Feishu does not take ----------------------------------------------------------------------------------------
+
+DEADLY = {
+    "the bot was removed": Refused("The bot is not in that chat any more: add it again."),
+    "we called it wrongly": Broken("code 230001"),
+}
+
+
+@pytest.mark.parametrize("call", ["make", "send", "update"])
+@pytest.mark.parametrize("fault", DEADLY.values(), ids=DEADLY)
+async def test_a_card_that_feishu_never_takes_is_given_up_and_the_others_go_on(
+    room: Room, call: str, fault: Exception
+) -> None:
+    await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
+    first = room.deliverer()
+    room.messenger.faults[call] = [fault]
+    if call == "update":
+        task = asyncio.create_task(first.deliver(room.session))
+        await settled()
+        await room.write(ended(), started(T2, TWO), ended(T2), accepts=[])
+        await until(task.done)
+    else:
+        await room.write(ended())
+        await room.write(started(T2, TWO), ended(T2), accepts=[TWO])
+        await first.deliver(room.session)
+    assert room.row("turn:1").state == "dead"
+    assert room.texts(TWO) == [" completed"]
+    assert not room.owed()
+
+
+async def test_a_dead_card_is_not_tried_again(room: Room) -> None:
+    await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
+    first = room.deliverer()
+    room.messenger.faults["make"] = [DEADLY["the bot was removed"]]
+    await room.write(ended())
+    await first.deliver(room.session)
+    room.world.dues[room.session].position = Seq(0)
+    await room.deliver()
+    assert (room.messenger.calls, room.feishu.messages) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Unavailable("Feishu is flooded."),
+        Refused("bad secret", key="bad_credentials"),
+        Refused("grant it", key="missing_scope"),
+    ],
+    ids=["busy", "bad credentials", "missing scope"],
+)
+async def test_what_can_be_mended_is_owed_until_it_is(room: Room, fault: Exception) -> None:
+    """A person must act, or Feishu be less busy: the card waits for it, and the sweep asks again."""
+    await room.write(started(T1, ONE), says("hello"), ended(), accepts=[ONE])
+    first = room.deliverer()
+    room.messenger.faults["send"] = [fault]
+    await first.deliver(room.session)
+    assert (room.owed(), room.feishu.messages) == (True, [])
+    await room.deliver()
+    assert room.texts(ONE) == ["hello completed"]
+    assert not room.owed()
+
+
+async def test_postgres_away_leaves_it_owed(room: Room) -> None:
+    await room.write(started(T1, ONE), says("hello"), ended(), accepts=[ONE])
+    room.world.postgres_away = True
+    await room.deliver()
+    room.world.postgres_away = False
+    assert room.owed()
+    await room.deliver()
+    assert room.texts(ONE) == ["hello completed"]
+
+
+@pytest.mark.rule("D2")
+async def test_without_redis_cards_are_shown_all_the_same(live: Room) -> None:
+    live.world.redis_away = True
+    live.world.clock.advance(AT_WORK)
+    await live.write(says("hello"))
+    live.silence()  # its nudge is lost
+    await until(lambda: live.texts(ONE) == ["hello"])
+
+
+async def test_what_a_failed_delivery_showed_already_is_not_shown_again(room: Room) -> None:
+    await room.write(started(T1, ONE), says(LONG), ended(), accepts=[ONE])
+    first = room.deliverer()
+    room.messenger.faults["make"] = []
+    room.messenger.faults["send"] = []
+
+    sends = 0
+    send = room.messenger.send_card
+
+    async def third_fails(row: CardRow, card: Mapping[str, object]) -> CardRow:
+        nonlocal sends
+        sends += 1
+        if sends == 3:
+            raise Unavailable("flooded")
+        return await send(row, card)
+
+    room.messenger.send_card = third_fails  # type: ignore[method-assign]
+    await first.deliver(room.session)
+    assert len(room.feishu.messages) == 2
+    await room.deliver()
+    assert room.texts(ONE) == ["x" * 10 + " completed", "x" * 10, "x" * 5]
