@@ -1,9 +1,10 @@
 """The provider for Claude Code: its program from the Agent SDK, a home of its own, a conversation new or resumed in it.
 
-By the SDK, and without its client: the SDK finds and spells the command, as its options say. Its client would start the
-program itself, with this process' whole environment and without a Guard, hides the frames that tell an input's fate, and
-stalls on a hundred unread ones. So the same lines are spoken straight on a `Process`, as with any other agent. The price:
-the command builder and the lines are the SDK's inside, and its version is bounded for it.
+By the SDK, and without running it: what is taken from it is its program, its command line and its lines. Its client would
+start the program itself, with this process' whole environment and without a Guard, hides the frames that tell an input's
+fate, and stalls on a hundred unread ones; to import it takes seconds, which a worker's loop that renews Leases does not
+have. So the lines are spoken straight on a `Process`, as with any other agent, and a test holds the command to the one that
+the SDK spells. The price: both are the SDK's inside, and its version is bounded for it.
 
 Nothing of a person's own ~/.claude is read or written. Claude never runs a broken prompt again by itself (H56)."""
 
@@ -16,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 from uuid import uuid4
 
 from amux.core.inputs import Permission
@@ -26,8 +26,7 @@ from amux.providers.claude_turn import PATIENCE, Patience
 from amux.providers.jsonrpc import Rejected
 from amux.providers.process import End, Process
 
-Effort = Literal["low", "medium", "high", "xhigh", "max"]
-EFFORTS: tuple[Effort, ...] = get_args(Effort)
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 PASSED = ("ANTHROPIC_BASE_URL", *KEYS)
 REMEDY = 'Install it with `pip install "amux[agents]"`; `amux doctor` says what is missing.'
@@ -86,9 +85,8 @@ class Claude:
         return dialogue
 
     async def _begin(self, program: Path, opening: Opening, native: Native, unused: Path) -> Dialogue:
-        argv = await asyncio.to_thread(_command, program, opening.launch, native)
         process = await Process.start(
-            argv,
+            command(program, opening.launch, native),
             home=Path(opening.home),
             env={**self._env, **FIXED, **_places(Path(opening.home))},
             cwd=Path(opening.launch.workspace),
@@ -122,17 +120,18 @@ class _InUse(Exception):
 
 
 def packaged(program: Path | None) -> Path:
-    """That program, or the one in the package `claude-agent-sdk`, whose command is needed in any case. Raises Unavailable,
-    saying what to do, when something is missing."""
-    found = importlib.util.find_spec("claude_agent_sdk")
-    folder = Path(found.origin).parent if found and found.origin else None
-    program = program or (folder / "_bundled" / "claude" if folder else None)
-    if folder is None or program is None or not program.is_file():
+    """That program, or the one in the package `claude-agent-sdk`. Raises Unavailable, saying what to do, when it is missing."""
+    found = None if program else importlib.util.find_spec("claude_agent_sdk")
+    if found and found.origin:
+        program = Path(found.origin).parent / "_bundled" / "claude"
+    if program is None or not program.is_file():
         raise Unavailable(f"The Claude program is not installed. {REMEDY}")
     return program
 
 
 def _check(launch: LaunchSnapshot) -> None:
+    if launch.model and launch.model.startswith("-"):
+        raise Refused(f"{launch.model} is no name of a model. Start a Session with another one.", key="no_model")
     if launch.effort and launch.effort not in EFFORTS:
         raise Refused(f"Claude has no effort {launch.effort}. It has: {', '.join(EFFORTS)}.", key="no_effort")
 
@@ -170,27 +169,20 @@ def _places(home: Path) -> dict[str, str]:
     return {**places, "IS_SANDBOX": "1"} if os.geteuid() == 0 else places  # else it does not bypass as root
 
 
-def _command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
-    """The SDK's own command line. Imported here: it takes a second, and is not there without the extra."""
-    from claude_agent_sdk import ClaudeAgentOptions  # noqa: PLC0415
-    from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport  # noqa: PLC0415
-
-    asks = launch.permission is Permission.ask
-    options = ClaudeAgentOptions(
-        cli_path=program,
-        system_prompt={"type": "preset", "preset": "claude_code"},
-        setting_sources=["project"],
-        strict_mcp_config=True,
-        disallowed_tools=[*WITHHELD],
-        include_partial_messages=True,
-        permission_mode="default" if asks else "bypassPermissions",
-        permission_prompt_tool_name="stdio" if asks else None,
-        model=launch.model,
-        effort=next((effort for effort in EFFORTS if effort == launch.effort), None),
-        resume=native.id if native.resumed else None,
-        session_id=None if native.resumed else native.id,
-    )
-    return SubprocessCLITransport("", options)._build_command()  # noqa: SLF001
+def command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
+    """The command line, word for word as the SDK spells it. The preset prompt is the one without a word about it."""
+    line = [str(program), "--output-format", "stream-json", "--verbose", "--disallowedTools", ",".join(WITHHELD)]
+    if launch.model:
+        line += ["--model", launch.model]
+    if launch.permission is Permission.ask:
+        line += ["--permission-prompt-tool", "stdio", "--permission-mode", "default"]
+    else:
+        line += ["--permission-mode", "bypassPermissions"]
+    line += [f"--resume={native.id}" if native.resumed else f"--session-id={native.id}"]
+    line += ["--include-partial-messages", "--strict-mcp-config", "--setting-sources=project"]
+    if launch.effort:
+        line += ["--effort", launch.effort]
+    return [*line, "--input-format", "stream-json"]
 
 
 async def _unopened(process: Process, error: Exception) -> Exception:

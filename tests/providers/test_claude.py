@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import pytest
 
@@ -39,7 +39,7 @@ from amux.extensions import (
     Usage,
     Verdict,
 )
-from amux.providers.claude import Claude
+from amux.providers.claude import EFFORTS, WITHHELD, Claude, Native, command
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import Patience
 from amux.providers.process import boottime
@@ -420,6 +420,43 @@ async def test_a_stream_that_breaks_is_taken_up_again(room: Room) -> None:
     shown = [(e.status, e.text) for e in room.all(ItemSeen) if e.type is ItemType.message]
     started, completed = ItemStatus.started, ItemStatus.completed
     assert shown == [(started, ""), (completed, "half"), (started, ""), (completed, "at last")]
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+@pytest.mark.parametrize(("model", "effort"), [(None, None), ("loopback", "high")])
+@pytest.mark.parametrize("asks", [True, False])
+def test_the_command_is_the_one_that_the_sdk_spells(
+    *, asks: bool, model: str | None, effort: str | None, resumed: bool
+) -> None:
+    sdk = importlib.import_module("claude_agent_sdk")  # here, since it takes seconds
+    transport = importlib.import_module("claude_agent_sdk._internal.transport.subprocess_cli")
+    options = sdk.ClaudeAgentOptions(
+        cli_path="/x/claude",
+        system_prompt={"type": "preset", "preset": "claude_code"},
+        setting_sources=["project"],
+        strict_mcp_config=True,
+        disallowed_tools=[*WITHHELD],
+        include_partial_messages=True,
+        permission_mode="default" if asks else "bypassPermissions",
+        permission_prompt_tool_name="stdio" if asks else None,
+        model=model,
+        effort=effort,
+        resume="ID" if resumed else None,
+        session_id=None if resumed else "ID",
+    )
+    permission = Permission.ask if asks else Permission.bypass
+    launch = LaunchSnapshot("claude", "", model=model, effort=effort, permission=permission)
+    spelled = transport.SubprocessCLITransport("", options)._build_command()
+    assert command(Path("/x/claude"), launch, Native("ID", resumed=resumed)) == spelled
+
+
+def test_the_efforts_are_those_of_the_sdk() -> None:
+    assert get_args(importlib.import_module("claude_agent_sdk").EffortLevel) == EFFORTS
+
+
+async def test_a_model_that_would_be_an_option_is_refused(room: Room) -> None:
+    with pytest.raises(Refused, match="--debug is no name of a model"):
+        await room.open(launch=replace(LAUNCH, model="--debug"))
 
 
 async def test_an_effort_that_claude_does_not_know_is_refused(room: Room) -> None:
