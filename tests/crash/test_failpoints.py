@@ -11,13 +11,13 @@ pytestmark = [pytest.mark.real, pytest.mark.crash]
 
 AGAIN, LOST, DONE = ["completed", "completed"], ["lost", "completed"], ["completed", "completed"]
 # Where a worker dies: how the Turn ends that it worked on, and the next one. Before the intent is written nothing has
-# happened and all is done again; after it, nobody knows what the agent did, so it is told and not repeated.
+# happened and all is done again; after it (it stands in the append that accepts), nobody knows what the agent did, so it is told and not repeated.
 WORKERS: dict[str, list[str]] = {
     "before_take": AGAIN,
     "after_take": AGAIN,
     "after_open": AGAIN,
     "before_append": AGAIN,
-    "after_accept": AGAIN,
+    "after_accept": LOST,
     "before_start": LOST,
     "after_start": LOST,
     "after_finish": DONE,
