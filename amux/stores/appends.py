@@ -47,10 +47,10 @@ with r as (select * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigi
  x as (insert into timeline select f.key, e.seq, e.turn, e.kind, e.v, e.payload, now() from f
        join unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::smallint[], string_to_array(%s, E'\\x1e'))
          e(sid, seq, turn, kind, v, payload) on e.sid = f.key)
-select key, extract(epoch from now())::float8 from f"""
+select key, date_part('epoch', now()) from f"""
 
 WRITTEN = """
-select t.kind, t.payload, extract(epoch from t.at)::float8 from sessions s join timeline t on t.session = s.key
+select t.kind, t.payload, date_part('epoch', t.at) from sessions s join timeline t on t.session = s.key
 where s.key = %s and s.epoch = %s and s.token = %s and s.head_seq = %s and t.seq > %s order by t.seq"""
 
 
@@ -115,8 +115,9 @@ class Appender:
         except (TypeError, ValueError, KeyError) as fault:
             raise Broken(f"session {session} cannot write: {named(fault)}") from None
         attempt: Callable[[Write], Awaitable[Outcome]] = self._lanes[session % LANES].ask
-        backoff = Backoff(self._patience)
+        backoff: Backoff | None = None
         while isinstance(outcome := await attempt(write), Snag):
+            backoff = backoff or Backoff(self._patience)
             if outcome is Snag.alone:
                 attempt = self._by_itself
             elif not await backoff.wait():

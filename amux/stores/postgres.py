@@ -82,10 +82,12 @@ class Postgres:
             try:
                 yield connection
             finally:
-                if connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
-                    await connection.close()
-                else:
+                if connection.pgconn.transaction_status == TransactionStatus.IDLE:
                     self._idle.append(connection)
+                else:
+                    if connection.broken:  # so are the others, most likely: Postgres restarted
+                        await self.close()
+                    await connection.close()
 
     async def run(self, statement: LiteralString, params: Params = ()) -> list[TupleRow]:
         """Its rows, at the first attempt. Raises psycopg's own errors, for callers who judge them."""

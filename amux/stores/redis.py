@@ -190,7 +190,7 @@ class Subscription:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._ask())
                     tasks.create_task(self._hear())
-            except* AWAY as why:
+            except* Exception as why:  # noqa: BLE001 - whatever it was: a listener that ended would never be missed
                 log.warning("subscription_lost", why=type(why.exceptions[0]).__name__)
             finally:
                 await self._connection.disconnect(nowait=True)

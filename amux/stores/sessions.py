@@ -16,13 +16,20 @@ from amux.stores.tables import compiled, sessions
 
 COLUMNS = "s.key, s.target, s.id, s.snapshot, s.label, s.head_seq, s.open_turn, s.owner, s.title"
 SHOWN = 8  # Sessions named in one refusal
+LAST = "\x7f"  # behind every letter of an id
 
 _s = sessions.c
 _all = sa.select(_s.key, _s.target, _s.id, _s.snapshot, _s.label, _s.head_seq, _s.open_turn, _s.owner, _s.title)
+_end = sa.bindparam("end", type_=sa.Text)
 _id, _target = sa.bindparam("id", type_=sa.Text), sa.bindparam("target", type_=sa.Text)
 
 FIND = compiled(
-    _all.where(_s.id.op("~>=~")(_id), sa.func.starts_with(_s.id, _id), sa.or_(_target.is_(None), _s.target == _target))
+    _all.where(
+        _s.id.op("~>=~")(_id),
+        _s.id.op("~<~")(_end),
+        sa.func.starts_with(_s.id, _id),
+        sa.or_(_target.is_(None), _s.target == _target),
+    )
     .order_by(_s.target, _s.id)
     .limit(sa.literal_column(str(SHOWN + 1), sa.Integer))
 )
@@ -49,8 +56,8 @@ class PostgresSessions:
 
     async def find(self, prefix: str) -> Session:
         target, slash, id_ = prefix.rpartition("/")
-        where = {"id": id_ if slash else prefix, "target": target or None}
-        rows = await self._postgres.ask(FIND, where) if where["id"] and "\0" not in prefix else []
+        where = {"id": id_, "end": id_ + LAST, "target": target if slash else None}
+        rows = await self._postgres.ask(FIND, where) if id_ and "\0" not in prefix else []
         found = [session_of(row) for row in rows]
         if not found:
             raise Refused(
