@@ -244,7 +244,8 @@ class Waker(Protocol):
     """Asks for a `drive` or a `deliver` of a Session. A lost or doubled wake changes nothing."""
 
     async def drive(self, session: SessionKey, target: str, *, again: bool = False) -> None:
-        """Ask for an owner. `again` is the sweep's: it knows that nobody has the Lease, and asks although a mark stands."""
+        """Ask for an owner; one that is there hears its bell instead. `again` is the sweep's: it asks although a mark stands,
+        if the wake before was lost."""
 
     async def deliver(self, session: SessionKey, *, again: bool = False) -> None:
         """Ask for a deliverer, unless one is at work or asked for."""

@@ -42,8 +42,7 @@ class FakeInbox:
             self.world.noticed()
             self.world.streams.setdefault(session, []).append(Posted(self.world.entry(), said))
             if token := self.world.holder(session):
-                if ring := self.world.bells.get(token.partition("|")[0], {}).get(session):
-                    ring()
+                self.world.ring(token, session)
                 return Rung(wake=False)
             if self.world.marks.get(f"wake:{session}", -1) > self.world.clock.now:
                 return Rung(wake=False)
@@ -123,6 +122,9 @@ class FakeWaker:
 
     async def drive(self, session: SessionKey, target: str, *, again: bool = False) -> None:
         async with self.door:
+            if token := self.world.holder(session):
+                self.world.ring(token, session)
+                return
             if again and self._marked(f"wake:{session}") and self.world.wakes:
                 return
             self.world.marks[f"wake:{session}"] = self.world.clock.now + MARK

@@ -131,6 +131,11 @@ class World:
             for ring in tuple(rings.values()):
                 ring()
 
+    def ring(self, token: str, session: SessionKey) -> None:
+        """The bell of the worker that has this Lease, if it hears."""
+        if heard := self.bells.get(token.partition("|")[0], {}).get(session):
+            heard()
+
     def noticed(self) -> float:
         """When Redis was first seen empty; every call to it notes that (H6)."""
         if self.born is None or self.born > self.clock.now:

@@ -20,7 +20,7 @@ from amux.core.errors import Unavailable
 from amux.core.ids import Seq, SessionKey
 from amux.ports import Recorded
 from amux.stores.appends import Encoded
-from amux.stores.inbox import MARK_SECONDS, wake_key
+from amux.stores.inbox import MARK_SECONDS, lease_key, wake_key
 from amux.stores.redis import Redis, Script, Subscription
 
 DELIVER_QUEUE = "deliver"
@@ -28,9 +28,12 @@ MOST_UNSENT = 10_000  # nudges; beyond that readers look for themselves
 SILENCE = 0.3  # seconds after news until a reader is told to look once, for a last nudge that was lost
 LONG_SILENCE = 5.0  # seconds between two looks while nothing comes
 
+# An owner that is there hears the bell instead: whatever the wake is about lies in the stream or in the journal.
 # Asked again by the sweep, a wake is sent only if the one before was lost: it is not in the queue any more, or was never
 # sent. So overload leaves one message for each waiting Session (H9).
 DRIVE = Script(f"""
+local held = redis.call('GET', KEYS[4])
+if held then return redis.call('PUBLISH', ARGV[4] .. 'bell:' .. string.match(held, '^[^|]*'), ARGV[3]) end
 if ARGV[2] == 'again' and redis.call('GET', KEYS[2]) == 'sent' and redis.call('LLEN', KEYS[3]) > 0 then return 0 end
 redis.call('SET', KEYS[2], 'sent', 'EX', {MARK_SECONDS})
 return redis.call('LPUSH', KEYS[3], ARGV[1])""")
@@ -56,7 +59,8 @@ class CeleryWaker:
     async def drive(self, session: SessionKey, target: str, *, again: bool = False) -> None:
         queue = drive_queue(target)
         message = celery_message("drive", session, queue)
-        await self._redis.run(DRIVE, (wake_key(session), queue), message, "again" if again else "")
+        keys, word = (wake_key(session), queue, lease_key(session)), "again" if again else ""
+        await self._redis.run(DRIVE, keys, message, word, session, self._redis.channels)
 
     async def deliver(self, session: SessionKey, *, again: bool = False) -> None:
         message = celery_message("deliver", session, DELIVER_QUEUE)

@@ -62,13 +62,17 @@ async def test_a_visit_in_vain_takes_the_mark_too(side: Side) -> None:
     assert await side.a.inbox.post(key, side.said()) == Rung(wake=True)
 
 
-async def test_a_wake_that_came_while_owned_does_not_stop_the_next(side: Side) -> None:
+async def test_a_mark_older_than_the_lease_does_not_outlive_it(side: Side) -> None:
+    """Redis was wiped, a post asked for a wake, and the owner took its Lease again."""
     key = SessionKey(1)
     for drained in (True, False):
         await taken(side, key)
-        await side.b.waker.drive(key, "local")  # it was due before the Lease was taken, and sent after
+        await side.wipe()
+        assert await side.b.inbox.post(key, side.said()) == Rung(wake=True)
+        await side.a.leases.renew([(key, "a|1")], seconds=60)
+        (posted,) = await side.a.inbox.read(key, "0-0")
         if drained:
-            assert await side.a.leases.release_if_drained(key, "a|1", last_read="0-0")
+            assert await side.a.leases.release_if_drained(key, "a|1", last_read=posted.entry)
         else:
             await side.a.leases.release(key, "a|1")
         assert await side.b.inbox.post(key, side.said()) == Rung(wake=True)
@@ -85,6 +89,11 @@ async def test_a_post_rings_its_owner(side: Side) -> None:
     async with asyncio.timeout(DEADLINE):
         await rang.wait()
     assert [posted.said for posted in await side.a.inbox.read(key, "0-0")] == [said]
+    rang.clear()
+    await side.b.waker.drive(key, "local")  # a wake for an owned Session needs no message
+    async with asyncio.timeout(DEADLINE):
+        await rang.wait()
+    assert await side.b.waker.waiting("local") == 0
 
 
 async def test_the_stream_is_read_from_where_one_was(side: Side) -> None:
