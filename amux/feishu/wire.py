@@ -1,7 +1,7 @@
 """The parts of the real lark-oapi client that the long connection is built from, and a safe way to call them.
 
-The client is imported when it is first needed, off the loop: that takes seconds and 175 MB, and only the ingress
-process pays it. What it does wrong is mended here: it asks for its endpoint blocking, without a deadline, and through
+The client is imported when it is first needed, off the loop, and without the event models that it carries: with them
+that takes ten seconds of a core and 175 MB. What it does wrong is mended here: it asks for its endpoint blocking, without a deadline, and through
 a proxy even on loopback.
 """
 
@@ -9,11 +9,14 @@ a proxy even on loopback.
 
 import asyncio
 import importlib
+import importlib.util
 import json
+import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -22,6 +25,7 @@ from amux.feishu.openapi import is_loopback
 
 T = TypeVar("T")
 CONTROL = 0
+CLIENT, DISPATCHER = "lark_oapi.ws.client", "lark_oapi.event.dispatcher_handler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,41 @@ async def aside(call: Callable[[], T]) -> T:
     return await answer
 
 
+@cache
 def _load() -> ModuleType:
-    module = importlib.import_module("lark_oapi.ws.client")
-    if not isinstance(module.requests, _Requests):
-        module.requests = _Requests()  # type: ignore[attr-defined]
+    """The module alone: its package, and the event models that the client names as a type, are ten thousand modules and
+    ten seconds that nothing here uses. What is imported so leaves `sys.modules` again, for whoever wants all of it."""
+    try:
+        with _alone():
+            module = importlib.import_module(CLIENT)
+            module.Frame.FromString(module._new_ping_frame(0).SerializeToString())  # it imports more at its first use
+    except (ImportError, AttributeError):  # laid out otherwise in another release: then all of it
+        module = importlib.import_module(CLIENT)
+    module.requests = _Requests()  # type: ignore[attr-defined]
     return module
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """`lark_oapi` without its own contents, and its dispatcher without event models, while the body imports."""
+    spec = importlib.util.find_spec("lark_oapi")
+    if spec is None or spec.submodule_search_locations is None:
+        raise ImportError("lark_oapi is not installed")
+    before = {name: sys.modules.pop(name) for name in [*sys.modules] if _is_lark(name)}
+    package, dispatcher = ModuleType("lark_oapi"), ModuleType(DISPATCHER)
+    package.__path__ = [*spec.submodule_search_locations]
+    dispatcher.EventDispatcherHandler = type("EventDispatcherHandler", (), {})  # type: ignore[attr-defined]
+    sys.modules |= {"lark_oapi": package, DISPATCHER: dispatcher}
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _is_lark(name)]:
+            del sys.modules[name]
+        sys.modules |= before
+
+
+def _is_lark(name: str) -> bool:
+    return name == "lark_oapi" or name.startswith("lark_oapi.")
 
 
 class _Requests:
