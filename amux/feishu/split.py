@@ -1,35 +1,36 @@
-"""Long text in parts below a size, cut where a reader expects it: between paragraphs, then lines, then anywhere.
+"""Long text in parts below a weight, cut where a reader expects it: between paragraphs, then lines, then anywhere.
 
 A code fence that is cut is closed at the end of its part and opened again in the next."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
-FENCE = "```"
+_FENCE = re.compile(r" {0,3}(`{3,})([^`]*)$")
+FOR_FENCES = 64  # of the weight: to close a fence and to open it again with its language
+Weigh = Callable[[str], int]
 
 
-def split(text: str, most: int) -> list[str]:
-    """Parts of at most `most` bytes of UTF-8, in order; none for empty text."""
+def split(text: str, most: int, weigh: Weigh) -> list[str]:
+    """Parts that weigh at most `most` each, in order; none for text without a word in it."""
     parts: list[str] = []
-    room = most - 2 * (len(FENCE) + 1) - 32  # for closing and reopening a fence with its language
-    current = ""
-    for piece in _pieces(text, room):
-        if current and len((current + piece).encode()) > room:
+    room = most - FOR_FENCES
+    current, weight = "", 0
+    for piece, heavy in _pieces(text, room, weigh):
+        if current and weight + heavy > room:
             parts.append(current)
-            current = ""
-        current += piece
-    if current.strip():
-        parts.append(current)
-    return _mended(parts)
+            current, weight = "", 0
+        current, weight = current + piece, weight + heavy
+    return [part for part in _mended([*parts, current]) if part.strip()]
 
 
-def _pieces(text: str, room: int) -> Iterator[str]:
-    """Paragraphs with what ends them; one that is too long comes in lines, a line in pieces."""
+def _pieces(text: str, room: int, weigh: Weigh) -> Iterator[tuple[str, int]]:
+    """Paragraphs with what ends them; one that is too heavy comes in lines, a line in pieces."""
     for paragraph in _with_ends(text, "\n\n"):
-        if len(paragraph.encode()) <= room:
-            yield paragraph
+        if (weight := weigh(paragraph)) <= room:
+            yield paragraph, weight
             continue
         for line in _with_ends(paragraph, "\n"):
-            yield from _cut(line, room)
+            yield from _cut(line, room, weigh)
 
 
 def _with_ends(text: str, end: str) -> Iterator[str]:
@@ -39,21 +40,26 @@ def _with_ends(text: str, end: str) -> Iterator[str]:
         yield last
 
 
-def _cut(line: str, room: int) -> Iterator[str]:
-    while len(line.encode()) > room:
-        piece = line.encode()[:room].decode(errors="ignore")  # whole characters
-        yield piece
+def _cut(line: str, room: int, weigh: Weigh) -> Iterator[tuple[str, int]]:
+    while line:
+        piece = line[:room]  # nothing weighs less than 1 a character
+        while (weight := weigh(piece)) > room:
+            piece = piece[: max(1, len(piece) * room // weight)]
+        yield piece, weight
         line = line[len(piece) :]
-    if line:
-        yield line
 
 
 def _mended(parts: list[str]) -> list[str]:
-    opening, mended = "", []
+    mark, opening, mended = "", "", []
     for part in parts:
-        whole = f"{opening}\n{part}" if opening else part
-        for line in part.splitlines():
-            if line.lstrip().startswith(FENCE):
-                opening = "" if opening else line.strip()[:24]
-        mended.append(f"{whole.rstrip()}\n{FENCE}" if opening else whole.strip("\n"))
+        whole = f"{opening}\n{part}" if mark else part
+        for line in part.split("\n"):
+            found = _FENCE.match(line)
+            if not found:
+                continue
+            if not mark:
+                mark, opening = found[1], f"{found[1]}{found[2][:16]}".rstrip()
+            elif len(found[1]) >= len(mark) and not found[2].strip():
+                mark = ""
+        mended.append(f"{whole.rstrip()}\n{mark}" if mark else whole.strip("\n"))
     return mended
