@@ -5,7 +5,7 @@ import os
 from celery import Celery
 
 from amux.settings import kombu_url, load
-from workers.schedule import BEAT
+from workers.schedule import beat
 
 settings = load(os.environ)
 app = Celery("amux", broker=kombu_url(settings.redis_url or "redis://127.0.0.1:6379/0"))
@@ -25,5 +25,6 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_transport_options={"socket_keepalive": True},
-    beat_schedule=BEAT,
+    beat_schedule=beat(settings.lease),
+    beat_max_loop_interval=1,
 )

@@ -1,5 +1,9 @@
-"""Beat: the sweep, again and again. One that could not run before the next is due is dropped unread."""
+"""Beat: the sweep, again and again. One that could not run before the next two are due is dropped unread."""
 
-SWEEP_SECONDS = 1.0
+from datetime import timedelta
 
-BEAT = {"sweep": {"task": "sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS}}}
+
+def beat(lease: float) -> dict[str, dict[str, object]]:
+    """What beat asks for. The sweep comes several times in a Lease, so that a dead owner's Session does not wait long."""
+    every = max(0.25, min(2.0, lease / 6))
+    return {"sweep": {"task": "sweep", "schedule": timedelta(seconds=every), "options": {"expires": 2 * every}}}
