@@ -22,6 +22,7 @@ from amux.feishu.openapi import OpenApi
 from amux.feishu.phrases import Text, say
 from amux.ports import CardRow
 from amux.runtime import failpoints
+from amux.runtime.deliver import FINAL
 from amux.runtime.receive import Receive, Refusal
 
 log = structlog.stdlib.get_logger()
@@ -75,6 +76,7 @@ class Ingress:
         """Its topic is known by its thread, by its root, or is begun by itself."""
         keys = (said.thread_id, said.root_id if said.thread_id else None, said.message_id)
         person = said.sender_kind is SenderKind.person
+        meant = said.mentions_bot or said.chat_type is ChatType.p2p
         return Routed(
             id=said.input_id,
             app=said.app,
@@ -84,7 +86,7 @@ class Ingress:
             sender=principal(said.app, said.sender),
             sent_at=said.sent_at,
             thread=said.thread_id,
-            name=await self._name(said.sender) if person and said.sender else "",
+            name=await self._name(said.sender) if meant and person and said.sender else "",
             origin=Origin.person if person else Origin.bot,
             material=tuple(Material(str(m.kind), m.name or m.key, "") for m in said.material),
             private=said.chat_type is ChatType.p2p and person,
@@ -126,8 +128,12 @@ class Ingress:
     async def _click(self, click: CardAction) -> tuple[str, Text]:
         """What a press comes to. A button is believed in nothing but its nonce (H24); who presses is checked anew (B7)."""
         nonce, action = click.value.get("n"), click.value.get("a")
-        row = await self.buttons.by_nonce(nonce) if isinstance(nonce, str) else None
-        if row is None or row.turn is None or row.place.chat != click.chat_id or row.message_id != click.message_id:
+        try:
+            row = await self.buttons.by_nonce(nonce) if isinstance(nonce, str) else None
+        except Unavailable:
+            return "error", say("toast_failed")
+        here = row and (row.place.chat, row.message_id) == (click.chat_id, click.message_id)
+        if row is None or row.turn is None or not here or row.state == FINAL:
             return "error", say("toast_stale")
         who = principal(click.app, click.sender)
         if who is None or not may_drive(who, self.access):

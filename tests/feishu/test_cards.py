@@ -170,7 +170,13 @@ def nasty(text: str) -> Iterator[View]:
     many = [said(text, text, id=f"om_{n}") for n in range(60)]
     tools = [tool(text) for _ in range(100)]
     for outcome in (None, *e.Outcome):
-        more = {"joined": many, "cancelled": many[:30], "title": text, "stopped_by": text, "engine": text}
+        more: dict[str, Any] = {
+            "joined": many,
+            "cancelled": many[:30],
+            "title": text,
+            "stopped_by": text,
+            "engine": text,
+        }
         yield turn(*tools, message(text), ended=outcome, detail=text, **more)
     for fate in Fate:
         for reason in (*e.QueueReason, *e.FailReason):
@@ -284,7 +290,7 @@ def test_names_quotes_and_causes_are_no_markdown() -> None:
     """H27: a link in a quote would be the bot's word for it."""
     link = "[the docs](https://bad.example) **bold**"
     hostile = said(link, link, id="om_x")
-    views = [
+    views: list[View] = [
         turn(ended=e.Outcome.failed, detail=link, engine=link),
         turn(ended=e.Outcome.interrupted, stopped_by=link, joined=[hostile], cancelled=[hostile]),
         turn(joined=[hostile]),
