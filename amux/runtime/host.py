@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from amux.core.errors import Refused, Unavailable
-from amux.core.ids import SessionKey
+from amux.core.ids import SessionKey, SessionRef
 from amux.runtime.owner import Owner, Runtime, own
 
 log = structlog.stdlib.get_logger()
@@ -33,8 +33,8 @@ class Host:
         for work, name in ((self.rt.keeper.run, "keeper"), (self._make_room, "room")):
             self._tasks.add(asyncio.get_running_loop().create_task(self._for_ever(work, name), name=name))
 
-    async def drive(self, session: SessionKey) -> None:
-        """Own this Session until it rests; return at once when that is not ours to do."""
+    async def drive(self, session: SessionKey, owned: Callable[[SessionRef], None] = lambda _: None) -> None:
+        """Own this Session until it rests; return at once when that is not ours to do. `owned` hears its name."""
         former = self.owners.get(session)
         if former and former.left:  # this wake came after its Lease, and nobody else will hear it
             await former.gone.wait()
@@ -47,6 +47,9 @@ class Host:
         def register(owner: Owner) -> None:
             mine.append(owner)
             self.owners[session] = owner
+            if self._draining:  # it opened while the drain began
+                owner.hurry()
+            owned(owner.opened.session.ref)
 
         try:
             await own(session, self.rt, register)
