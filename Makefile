@@ -60,4 +60,4 @@ rooms:
 	@$(BIN)/python -m tests.gates.rooms
 
 rules:
-	@$(BIN)/python -m pytest -p no:cacheprovider --rules --rules-due "$(RULES)"
+	@$(BIN)/python -m pytest -p no:cacheprovider --snapshot-warn-unused --rules --rules-due "$(RULES)"
