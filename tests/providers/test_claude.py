@@ -1,37 +1,24 @@
-"""Claude Code, the real program, on the loopback model."""
+"""Claude Code, the real program, on the loopback model: its Turns."""
 
 import asyncio
-import importlib.util
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TypeVar, get_args
+from dataclasses import replace
 
 import pytest
 
-from amux.core.ids import Principal, SessionId
-from amux.core.inputs import Authorization, Input, Permission
 from amux.extensions import (
     DeltaSeen,
     Died,
     ForeignTurnBegan,
-    ForeignTurnEnded,
-    InputId,
     ItemId,
     ItemSeen,
     ItemStatus,
     ItemType,
-    LaunchSnapshot,
-    Opening,
     Outcome,
     PermissionAsked,
     Prompt,
-    ProviderEvent,
     Refused,
-    SessionRef,
     TurnEnded,
     TurnId,
     Unavailable,
@@ -39,113 +26,12 @@ from amux.extensions import (
     Usage,
     Verdict,
 )
-from amux.providers.claude import EFFORTS, WITHHELD, Claude, Native, command
 from amux.providers.claude_dialogue import Dialogue
-from amux.providers.claude_turn import Patience
-from amux.providers.process import boottime
-from amux.sandbox.models import Models, serving
 from amux.sandbox.replies import Ask, Drop, Hang, Hold, Say, Shell, Think
+from tests.providers.claude_room import ASKING, KEY, LAUNCH, SECONDS, Room, asked, said
 from tests.providers.conftest import carriers, eventually
 
 pytestmark = pytest.mark.agent
-E = TypeVar("E", bound=ProviderEvent)
-SECONDS = 30  # the longest any single wait may take
-KEY = "sk-loopback-0123456789"
-SHORT = Patience(opening=25, answer=10, receipt=10, commit=15, stop=10)
-LAUNCH = LaunchSnapshot("claude", "", model="loopback")
-ASKING = replace(LAUNCH, permission=Permission.ask)
-
-
-@dataclass
-class Room:
-    """One Session's home, a provider, and all that its conversations told."""
-
-    models: Models
-    url: str
-    home: Path
-    workspace: Path
-    events: list[ProviderEvent] = field(default_factory=list)
-    grew: asyncio.Condition = field(default_factory=asyncio.Condition)
-    opened: list[Dialogue] = field(default_factory=list)
-
-    def provider(self, *, patience: Patience = SHORT, program: Path | None = None, key: str = KEY) -> Claude:
-        env = {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": key, "AMUX_POSTGRES_URL": "postgresql://secret"}
-        return Claude(env, program=program, patience=patience)
-
-    async def open(
-        self, native_id: str | None = None, *, provider: Claude | None = None, launch: LaunchSnapshot = LAUNCH
-    ) -> Dialogue:
-        opening = Opening(
-            SessionRef("local", SessionId("s1")),
-            replace(launch, workspace=str(self.workspace)),
-            str(self.home),
-            boottime() + 60,
-            native_id,
-        )
-        dialogue = await (provider or self.provider()).open(opening, self.hear)
-        self.opened.append(dialogue)
-        return dialogue
-
-    def hear(self, event: ProviderEvent) -> None:
-        self.events.append(event)
-        asyncio.get_running_loop().create_task(self._tell())
-
-    async def _tell(self) -> None:
-        async with self.grew:
-            self.grew.notify_all()
-
-    async def until(self, kind: type[E], fits: Callable[[E], bool] = lambda _: True) -> E:
-        """The first event of that kind that fits, now or later."""
-        async with asyncio.timeout(SECONDS), self.grew:
-            await self.grew.wait_for(lambda: any(isinstance(e, kind) and fits(e) for e in self.events))
-        return next(e for e in self.events if isinstance(e, kind) and fits(e))
-
-    def all(self, kind: type[E]) -> list[E]:
-        return [e for e in self.events if isinstance(e, kind)]
-
-    async def start(self, dialogue: Dialogue, turn: int, text: str) -> None:
-        async with asyncio.timeout(SECONDS):
-            await dialogue.start_turn(TurnId(turn), Prompt((said(text),)))
-
-    async def play(self, dialogue: Dialogue, turn: int, text: str) -> TurnEnded:
-        """A whole Turn, and how it ended."""
-        await self.start(dialogue, turn, text)
-        return await self.until(TurnEnded, lambda e: e.turn == turn)
-
-    async def tool(self, turn: int) -> ItemSeen:
-        return await self.until(ItemSeen, lambda e: e.turn == turn and e.type is ItemType.tool)
-
-    def flag(self, name: str) -> str:
-        """A shell command that waits until the file of that name is there."""
-        return f"touch {name}.waits; until [ -e {name} ]; do sleep 0.02; done; echo saw {name}"
-
-
-def said(text: str) -> Input:
-    who = Principal("cli:user_a")
-    return Input(InputId(f"cli:user_a:{text}"), text, who, Authorization(who), sent_at=0)
-
-
-async def asked(dialogue: Dialogue) -> None:
-    """Return once all that was sent has its receipt."""
-    turn = dialogue.told.turn
-    assert turn
-    async with asyncio.timeout(SECONDS):
-        for one in list(turn.said.values()):
-            await one.queued.wait()
-
-
-@pytest.fixture
-async def room(tmp_path: Path) -> AsyncIterator[Room]:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    models = Models(seconds=0)
-    async with serving(models) as url:
-        room = Room(models, url, tmp_path / "homes" / "session", workspace)
-        yield room
-        async with asyncio.timeout(SECONDS):
-            for dialogue in room.opened:
-                await dialogue.close()
-    await eventually(lambda: not carriers(room.home))
 
 
 @pytest.mark.rule("T3")
@@ -420,175 +306,3 @@ async def test_a_stream_that_breaks_is_taken_up_again(room: Room) -> None:
     shown = [(e.status, e.text) for e in room.all(ItemSeen) if e.type is ItemType.message]
     started, completed = ItemStatus.started, ItemStatus.completed
     assert shown == [(started, ""), (completed, "half"), (started, ""), (completed, "at last")]
-
-
-@pytest.mark.parametrize("resumed", [True, False])
-@pytest.mark.parametrize(("model", "effort"), [(None, None), ("loopback", "high")])
-@pytest.mark.parametrize("asks", [True, False])
-def test_the_command_is_the_one_that_the_sdk_spells(
-    *, asks: bool, model: str | None, effort: str | None, resumed: bool
-) -> None:
-    sdk = importlib.import_module("claude_agent_sdk")  # here, since it takes seconds
-    transport = importlib.import_module("claude_agent_sdk._internal.transport.subprocess_cli")
-    options = sdk.ClaudeAgentOptions(
-        cli_path="/x/claude",
-        system_prompt={"type": "preset", "preset": "claude_code"},
-        setting_sources=["project"],
-        strict_mcp_config=True,
-        disallowed_tools=[*WITHHELD],
-        include_partial_messages=True,
-        permission_mode="default" if asks else "bypassPermissions",
-        permission_prompt_tool_name="stdio" if asks else None,
-        model=model,
-        effort=effort,
-        resume="ID" if resumed else None,
-        session_id=None if resumed else "ID",
-    )
-    permission = Permission.ask if asks else Permission.bypass
-    launch = LaunchSnapshot("claude", "", model=model, effort=effort, permission=permission)
-    spelled = transport.SubprocessCLITransport("", options)._build_command()
-    assert command(Path("/x/claude"), launch, Native("ID", resumed=resumed)) == spelled
-
-
-def test_the_efforts_are_those_of_the_sdk() -> None:
-    assert get_args(importlib.import_module("claude_agent_sdk").EffortLevel) == EFFORTS
-
-
-async def test_a_model_that_would_be_an_option_is_refused(room: Room) -> None:
-    with pytest.raises(Refused, match="--debug is no name of a model"):
-        await room.open(launch=replace(LAUNCH, model="--debug"))
-
-
-async def test_an_effort_that_claude_does_not_know_is_refused(room: Room) -> None:
-    with pytest.raises(Refused, match=r"Claude has no effort huge\. It has: low, medium"):
-        await room.open(launch=replace(LAUNCH, effort="huge"))
-
-
-@pytest.mark.rule("T8")
-async def test_a_silent_model_is_given_up(room: Room) -> None:
-    room.models.script("HANGS", (Hang(),))
-    dialogue = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.7)))
-    ended = await room.play(dialogue, 1, "HANGS")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
-
-
-async def test_what_people_write_is_taken_word_for_word(room: Room) -> None:
-    (room.workspace / "secret.txt").write_text("TOPSECRET")
-    dialogue = await room.open()
-    native_id = dialogue.native_id
-    texts = ("FIRST", "/clear", "look at @secret.txt", "!say /compact", "# remember")
-    for turn, text in enumerate(texts, 1):
-        await room.play(dialogue, turn, text)
-    assert room.models.heard[-1].said == texts
-    assert dialogue.native_id == native_id
-
-
-async def test_the_agent_sees_no_secret_of_amux(room: Room) -> None:
-    room.models.script("ENV", (Shell("env"),), (Say("done"),))
-    dialogue = await room.open()
-    await room.play(dialogue, 1, "ENV")
-    (seen,) = [e for e in room.all(ItemSeen) if e.type is ItemType.tool and e.status is ItemStatus.completed]
-    env = dict(line.partition("=")[::2] for line in seen.text.splitlines())
-    assert (env["HOME"], env["CLAUDE_CONFIG_DIR"]) == (str(room.home), str(room.home / "claude"))
-    assert [name for name in env if name.startswith("AMUX_P")] == []
-    assert (KEY in seen.text, "CLAUDE_CODE_RESUME_INTERRUPTED_TURN" in env) == (False, False)
-
-
-PROGRAMS = {
-    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
-    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
-    "never answers": ("exec tail -f /dev/null", "did not answer initialize within 1 s"),
-}
-
-
-@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
-async def test_a_program_that_is_no_claude(room: Room, tmp_path: Path, script: str, told: str) -> None:
-    program = tmp_path / "claude"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    with pytest.raises(Unavailable) as unavailable:
-        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
-    assert told in str(unavailable.value)
-    assert 'pip install "amux[agents]"' in str(unavailable.value)
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("S7")
-async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="Claude needs ANTHROPIC_API_KEY"):
-        await room.open(provider=room.provider(key=""))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r'Claude program is not installed. .*pip install "amux\[agents\]"'):
-        await room.open()
-
-
-DEAF = """#!{python} -IS
-import json, sys
-def tell(**line):
-    print(json.dumps(line), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["type"] == "control_request" and asked["request"]["subtype"] == "initialize":
-        tell(type="control_response", response=dict(subtype="success", request_id=asked["request_id"], response=dict()))
-    if asked["type"] == "user" and {hears}:
-        for state in ("queued", "started"):
-            tell(type="command_lifecycle", command_uuid=asked["uuid"], state=state)
-    if asked["type"] == "user" and {ends}:
-        tell(type="result", terminal_reason="completed", usage=dict(), user_message_uuids=[asked["uuid"]])
-    if asked["type"] == "user" and "WAKE" in asked["message"]["content"]:
-        tell(type="system", subtype="init", uuid="UNASKED")
-    if asked["type"] == "control_request" and asked["request"]["subtype"] == "interrupt" and {ends}:
-        tell(type="result", terminal_reason="aborted_tools", usage=dict(), origin=dict(kind="task-notification"))
-"""
-
-
-async def deaf(room: Room, *, hears: str, ends: str = "False") -> Dialogue:
-    """A Claude that stops answering in mid-Turn, or that goes on by itself."""
-    program = room.workspace / "claude"
-    program.write_text(DEAF.format(python=sys.executable, hears=hears, ends=ends))
-    program.chmod(0o755)
-    patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=0.5)
-    return await room.open(provider=room.provider(program=program, patience=patience))
-
-
-@pytest.mark.rule("I5")
-async def test_a_start_without_a_receipt_is_uncertain_and_ends_the_agent(room: Room) -> None:
-    dialogue = await deaf(room, hears="False")
-    with pytest.raises(Uncertain, match="did not acknowledge"):
-        await room.start(dialogue, 1, "HI")
-    assert await room.until(Died) == Died("Claude was killed.")
-    assert (carriers(room.home), room.all(TurnEnded)) == ([], [])
-
-
-@pytest.mark.rule("I5")
-async def test_a_steer_without_a_receipt_is_uncertain(room: Room) -> None:
-    dialogue = await deaf(room, hears="'MORE' not in asked['message']['content']")
-    await room.start(dialogue, 1, "HI")
-    with pytest.raises(Uncertain, match="did not acknowledge"):
-        await dialogue.steer(TurnId(1), (said("MORE"),))
-    assert room.all(Died) == []
-
-
-@pytest.mark.rule("A3")
-async def test_an_agent_that_does_not_obey_an_interrupt_is_killed(room: Room) -> None:
-    dialogue = await deaf(room, hears="True")
-    await room.start(dialogue, 1, "HI")
-    async with asyncio.timeout(SECONDS):
-        await dialogue.interrupt(TurnId(1))
-    assert (room.all(TurnEnded), room.all(Died)) == ([], [Died("Claude was killed.")])
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("G7")
-async def test_a_native_turn_that_nobody_asked_for_is_foreign_and_stopped(room: Room) -> None:
-    """A program that tells what Claude does when a task in the background ends; background tasks are off."""
-    dialogue = await deaf(room, hears="True", ends="True")
-    await room.play(dialogue, 1, "WAKE")
-    assert await room.until(ForeignTurnBegan) == ForeignTurnBegan("UNASKED", "unasked")
-    await room.play(dialogue, 2, "NEXT")
-    assert room.events == [
-        TurnEnded(TurnId(1), Outcome.completed, usage=Usage()),
-        ForeignTurnBegan("UNASKED", "unasked"),
-        ForeignTurnEnded("UNASKED"),
-        TurnEnded(TurnId(2), Outcome.completed, usage=Usage()),
-    ]
