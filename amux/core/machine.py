@@ -238,7 +238,7 @@ def _seen(draft: Draft, seen: s.ItemSeen | s.DeltaSeen) -> None:
         _stream(draft, seen)
         return
     _flush(draft)
-    draft.write(e.Item(seen.turn, seen.item, seen.type, seen.status, seen.title, seen.text))
+    draft.write(seen)
 
 
 def _stream(draft: Draft, delta: s.DeltaSeen) -> None:

@@ -68,8 +68,8 @@ class State:
 def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR0912 - one line a kind of event
     """The state after one fact. Never raises and never judges: what is written has happened."""
     match event:
-        case e.Item(turn) | e.Delta(turn):
-            return _noted(state, turn) if state.noted_in else state
+        case e.Item() | e.Delta():
+            return _noted(state, event.turn) if state.noted_in else state
         case e.InputAccepted(said):
             return replace(state, arriving=(*state.arriving, said))
         case e.TurnStarted():

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from amux.core.events import FailReason, ItemStatus, ItemType, Outcome, Usage
+from amux.core.events import FailReason, Item, Outcome, Usage
 from amux.core.ids import Epoch, InputId, ItemId, RequestId, TurnId
 from amux.core.inputs import Said
 
@@ -18,16 +18,7 @@ class SteerAnswer(StrEnum):
     unknown = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSeen:
-    """The agent said or did something in that Turn."""
-
-    turn: TurnId
-    item: ItemId
-    type: ItemType
-    status: ItemStatus
-    title: str = ""
-    text: str = ""
+ItemSeen = Item  # what an agent is seen to say or do is written as it came
 
 
 @dataclass(frozen=True, slots=True)
