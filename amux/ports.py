@@ -4,7 +4,7 @@ Adapters translate every foreign error into the five families at once. None of t
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from amux.core.events import Event, Label
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, SessionRef, TurnId
@@ -187,8 +187,7 @@ class Append:
     shown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """An event as it stands in the Timeline. `at` is in seconds since 1970, by Postgres' clock."""
 
     seq: Seq

@@ -49,8 +49,8 @@ SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
 CHECKPOINT = 1  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 
 _encoder = msgspec.json.Encoder()
-_decoders: Mapping[str, msgspec.json.Decoder[e.Event]] = {
-    kind: msgspec.json.Decoder(cls) for kind, (_, cls) in KINDS.items()
+_READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {
+    kind: msgspec.json.Decoder(cls).decode for kind, (_, cls) in KINDS.items()
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -64,11 +64,11 @@ def encode(event: e.Event) -> tuple[str, int, str]:
     return kind, version, payload.decode()
 
 
-def decode(kind: str, version: int, payload: str | bytes) -> e.Event:
+def decode(kind: str, version: int, payload: str | bytes | msgspec.Raw) -> e.Event:
     """The event of a row of any release. Raises KeyError for a kind this release does not know."""
     today, cls = KINDS[kind]
     if version == today:
-        return _decoders[kind].decode(payload)
+        return _READ[kind](payload)
     row = msgspec.json.decode(payload)
     for past in range(version, today):
         row = UPGRADES[kind, past](row)

@@ -10,7 +10,6 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from uuid import uuid4
 
 import msgspec
@@ -200,9 +199,10 @@ def recorded(message: bytes) -> Sequence[Recorded]:
     """The events of a nudge; none when another release wrote what this one cannot read."""
     try:
         first, at, events = _decoder.decode(message)
+        decode = codec.decode
         return [
-            Recorded(Seq(seq), at, codec.decode(kind, version, bytes(payload)))
-            for seq, (kind, version, _, payload) in zip(count(first), events, strict=False)
+            Recorded(Seq(seq), at, decode(kind, version, payload))
+            for seq, (kind, version, _, payload) in enumerate(events, first)
         ]
     except (KeyError, msgspec.DecodeError):
         return ()
