@@ -14,7 +14,7 @@ import structlog
 from amux.core import machine
 from amux.core import signals as s
 from amux.core.errors import Stale, Unavailable
-from amux.core.events import InputAccepted, TurnFinished, TurnStarted
+from amux.core.events import InputAccepted, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, SessionKey, SessionRef
 from amux.core.inputs import Said
 from amux.core.session import State
@@ -169,8 +169,11 @@ class Owner:
             failpoints.hit("after_accept")
         for event in step.events:
             if isinstance(event, TurnFinished):
-                log.info("turn_finished", session=str(self.opened.session.ref), turn=event.turn, outcome=event.outcome)
                 failpoints.hit("after_finish")
+                if (
+                    event.outcome is not Outcome.completed
+                ):  # the ordinary end stands in the Timeline, and a line is dear
+                    log.info("turn_ended", session=str(self.opened.session.ref), turn=event.turn, outcome=event.outcome)
         if shown:
             with contextlib.suppress(Unavailable):  # the sweep finds what is owed
                 await self.rt.waker.deliver(self.session)
