@@ -131,7 +131,7 @@ class ScriptedConversation:
         if what in ("committed", "refused"):
             self._settle([tuple(line["inputs"])], what)
             return
-        event = _event(what, TurnId(line["turn"]), line)
+        event = _event(what, line["turn"], line)
         if what == "ended":
             self._turn = None
             self._settle(self._told, "refused")  # it answers in order: what it has not answered it never took
@@ -159,8 +159,8 @@ def _event(what: str, turn: TurnId, line: Line) -> ProviderEvent:
         case "delta":
             return DeltaSeen(turn, ItemId(line["item"]), line["offset"], line["text"])
         case "item":
-            kind, status = ItemType(line["type"]), ItemStatus(line["status"])
-            return ItemSeen(turn, ItemId(line["item"]), kind, status, line["title"], line["text"])
+            kind, status = _TYPES[line["type"]], _STATUSES[line["status"]]
+            return ItemSeen(turn, line["item"], kind, status, line["title"], line["text"])
         case "asked":
             return PermissionAsked(turn, RequestId(line["request"]), line["title"])
         case "ended":
@@ -169,6 +169,10 @@ def _event(what: str, turn: TurnId, line: Line) -> ProviderEvent:
             return TurnEnded(turn, how, line["reason"], line["detail"], usage, unhandled)
         case _:
             raise Broken(f"the scripted agent says {what!r}")
+
+
+_TYPES = {kind.value: kind for kind in ItemType}  # asking the Enum itself costs a microsecond
+_STATUSES = {status.value: status for status in ItemStatus}
 
 
 class Scripted:

@@ -224,8 +224,9 @@ class Turn:
         self._say(f"The answer was: {verdict}.")
 
     def _say(self, text: str) -> None:
-        self._begin("message", "", text)
-        self._close("completed")
+        self._items += 1
+        self._said += f"{text}\n"
+        self.tell("item", item=f"{self.id}.{self._items}", type="message", title="", text=text, status="completed")
 
     def _stream(self, parts: list[str], seconds: float) -> Iterator[Wait]:
         item = self._begin("message", "", "")
