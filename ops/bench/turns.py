@@ -10,7 +10,7 @@ from ops.bench.sides import EVENTS, Other, Ours, Round, celery_side, check, chec
 
 SESSIONS, TURNS, ROUNDS = 200, 10, 3
 LONE_TURNS = 200
-LINGER_SECONDS = 8.0  # owners stay between a Session's Turns, and are gone when the next cold round begins
+LINGER_SECONDS = 20.0  # owners stay between a Session's Turns, and are gone when the next cold round begins
 
 
 @dataclass(slots=True)
