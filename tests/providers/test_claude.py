@@ -28,10 +28,12 @@ from amux.extensions import (
 )
 from amux.providers.claude_dialogue import Dialogue
 from amux.sandbox.replies import Ask, Drop, Hang, Hold, Say, Shell, Think
+from tests.providers import claude_room
 from tests.providers.claude_room import ASKING, KEY, LAUNCH, SECONDS, Room, asked, said
 from tests.providers.conftest import carriers, eventually
 
 pytestmark = pytest.mark.agent
+room = claude_room.room
 
 
 @pytest.mark.rule("T3")

@@ -30,10 +30,12 @@ from amux.providers.claude import EFFORTS, WITHHELD, Native, command
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import Patience
 from amux.sandbox.replies import Hang, Say, Shell
+from tests.providers import claude_room
 from tests.providers.claude_room import KEY, LAUNCH, SECONDS, SHORT, Room, said
 from tests.providers.conftest import carriers
 
 pytestmark = pytest.mark.agent
+room = claude_room.room
 
 
 @pytest.mark.parametrize("resumed", [True, False])
