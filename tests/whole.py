@@ -34,6 +34,12 @@ LOOK_SECONDS = 0.05
 LEASE = 4.0
 START_SECONDS = 400.0  # on a machine that does much else; importing the Feishu client alone takes ten of them
 
+# What a Postgres whose disk is full answers to every insert into the journal.
+FULL_DISK = """
+create or replace function full_disk() returns trigger language plpgsql as
+$$ begin raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$;
+create trigger full_disk before insert on inputs for each statement execute function full_disk()"""
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,14 +78,16 @@ async def program(env: Mapping[str, str], *words: str) -> Said:
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-async def until(look: Callable[[], Awaitable[T | None]], otherwise: str = "it was not seen in time") -> T:
+async def until(
+    look: Callable[[], Awaitable[T | None]], otherwise: Callable[[], str] = lambda: "not seen in time"
+) -> T:
     """The first thing that is seen, for what only another process brings about."""
     with anyio.move_on_after(SECONDS):
         while True:
             if seen := await look():
                 return seen
             await anyio.sleep(LOOK_SECONDS)
-    raise AssertionError(otherwise)
+    raise AssertionError(otherwise())
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class House:
             found = (r.event for r in await self.log(session))
             return next((one for one in found if isinstance(one, kind) and fits(one)), None)
 
-        return await until(look, f"no such {kind.__name__}")
+        return await until(look, lambda: f"no such {kind.__name__}")
 
     async def finished(self, session: Session, turn: int) -> e.TurnFinished:
         return await self.told(session, e.TurnFinished, lambda end: end.turn == turn)
@@ -133,7 +141,7 @@ class House:
             every = await self.parts.sessions.list(label=None, target=None, limit=1_000)
             return next((s for s in every if bound and s.key == bound[0].session), None)
 
-        return topic, await until(look, "the message began no Session")
+        return topic, await until(look, lambda: "the message began no Session")
 
     def sent(self, topic: ThreadId) -> Sequence[Sent]:
         return Ledger(self.stage.world).sent(feishu.CODER, thread=topic)
@@ -148,7 +156,9 @@ class House:
         async def look() -> MessageId | None:
             return next((m.id for m in self.sent(topic) if all(w in self.text(m.id) for w in words)), None)
 
-        return await until(look, f"no card shows {words}")
+        return await until(
+            look, lambda: f"no card shows {words}; there are {[self.text(m.id) for m in self.sent(topic)]}"
+        )
 
 
 def _words(part: object) -> list[str]:

@@ -189,7 +189,7 @@ def user(call: Call) -> Json:
     found = [p for p in call.world.people.values() if open_id(call.bot.app_id, p.id) == wanted]
     if not found:
         raise ApiError(41050, "no user authority error")
-    return {"user": {"open_id": wanted, "name": found[0].name, "en_name": found[0].name}}
+    return {"data": {"user": {"open_id": wanted, "name": found[0].name, "en_name": found[0].name}}}
 
 
 TABLE: Table = {

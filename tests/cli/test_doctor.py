@@ -7,16 +7,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from amux.cli import agents
 from amux.cli.findings import Finding, Mark, line
 from amux.cli.reach import _redis, _server
 from amux.core.errors import Unavailable
+from amux.local.binaries import find_binaries
 from amux.sandbox import feishu
 from amux.sandbox.env import sandbox_env
 from amux.stores.redis import Redis
-from tests.whole import Said, cli, program
+from tests.whole import Said, cli, program, until
 
 pytestmark = pytest.mark.real
 
@@ -108,7 +110,27 @@ async def test_servers_that_answer(empty_home: dict[str, str], postgres_url: str
     assert seen["workers"] == ("warning", "none answers, so nothing is worked on", "run `amux up`")
 
 
-@pytest.mark.rule("D5")
+@pytest.mark.usefixtures("quick")
+async def test_a_standby_that_is_not_synchronous_is_warned_of(
+    empty_home: dict[str, str], postgres_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    receiver = find_binaries(None, None).postgres.path.with_name("pg_receivewal")
+    words = [str(receiver), "-D", str(tmp_path), "-d", postgres_url, "--no-loop"]
+    env = {**empty_home, "AMUX_POSTGRES_URL": postgres_url, "AMUX_REDIS_URL": redis_url}
+    async with await anyio.open_process(words, env={"PGAPPNAME": "second"}) as standby:
+
+        async def seen() -> tuple[str, str, str] | None:
+            return found(await cli(env, "doctor", "--json")).get("standby")
+
+        told = await until(seen)
+        standby.terminate()
+    assert told == (
+        "warning",
+        "second is async: a failover to it may lose the last commits, and their acts happen again",
+        "name it in synchronous_standby_names of the primary",
+    )
+
+
 @pytest.mark.parametrize(
     ("version", "fsync", "standby", "mark"),
     [

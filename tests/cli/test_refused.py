@@ -12,14 +12,9 @@ from amux.core.inputs import MAX_TEXT, Authorization, Input
 from amux.core.launch import LaunchSnapshot
 from amux.ports import Draft
 from amux.settings import load
-from tests.whole import cli
+from tests.whole import FULL_DISK, cli
 
 pytestmark = pytest.mark.real
-
-FULL = """
-create function full_disk() returns trigger language plpgsql as
-$$ begin raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$;
-create trigger full_disk before insert on inputs for each statement execute function full_disk()"""
 
 
 @pytest.fixture
@@ -99,7 +94,7 @@ async def test_nothing_runs_that_could_be_interrupted(env: dict[str, str]) -> No
 async def test_the_disk_of_the_journal_is_full(env: dict[str, str]) -> None:
     await session(env, "7k3aaaaaaaaaaaaa")
     with psycopg.connect(env["AMUX_POSTGRES_URL"], autocommit=True) as connection:
-        connection.execute(FULL)
+        connection.execute(FULL_DISK)
         for words in (("run", "hello"), ("send", "7k3", "hello")):
             said = await cli(env, *words)
             assert (said.code, said.out) == (1, "")

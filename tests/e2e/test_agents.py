@@ -37,7 +37,7 @@ async def test_one_that_never_answers_can_be_interrupted(house: House) -> None:
     assert (again.code, again.lines[-1]) == (0, "✓ Turn 2 completed")
 
 
-@pytest.mark.rule("S6")
+@pytest.mark.rule("S7")
 async def test_an_engine_that_is_not_there(house: House) -> None:
     said = await house.cli("run", "hello", "--engine", "clippy")
     assert said.code == 1

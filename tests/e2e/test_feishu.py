@@ -2,20 +2,25 @@
 
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from amux.core import events as e
 from amux.core.inputs import MAX_TEXT, Verdict
+from amux.feishu.openapi import OpenApi, http_client
 from amux.feishu.phrases import say
 from amux.ports import Session
 from amux.sandbox import feishu
 from amux.sandbox.clicks import ClickAnswer
 from amux.sandbox.ledger import Ledger
-from amux.sandbox.push import Push
-from amux.sandbox.records import ChatId, MessageId, ThreadId
-from tests.whole import House, until
+from amux.sandbox.push import Outcome, Push
+from amux.sandbox.records import ChatId, MessageId, ThreadId, open_id
+from amux.settings import load
+from ops.drills.drill import stage_settings
+from tests.whole import FULL_DISK, House, until
 
 pytestmark = [pytest.mark.real]
 
@@ -38,17 +43,24 @@ def header(house: House, card: MessageId) -> dict[str, Any]:
     return found
 
 
-def value(house: House, card: MessageId, button: str) -> Any:
-    """What a button of a card carries."""
+async def value(house: House, card: MessageId, button: str) -> Any:
+    """What a button of a card carries, once the card is known to who sent it: people are slower than that."""
+    carried = _value(house.stage.shown(card), button)
 
-    def look(part: Any) -> Any:
-        if isinstance(part, dict):
-            if part.get("element_id") == button:
-                return part["behaviors"][0]["value"]
-            part = list(part.values())
-        return next((found for each in part if (found := look(each))), None) if isinstance(part, list) else None
+    async def known() -> bool:
+        row = await house.parts.cards.by_nonce(carried["n"])
+        return row is not None and row.message_id is not None
 
-    return look(house.stage.shown(card))
+    await until(known)
+    return carried
+
+
+def _value(part: Any, button: str) -> Any:
+    if isinstance(part, dict):
+        if part.get("element_id") == button:
+            return part["behaviors"][0]["value"]
+        part = list(part.values())
+    return next((found for each in part if (found := _value(each, button))), None) if isinstance(part, list) else None
 
 
 def toast(answer: ClickAnswer) -> tuple[int, str, str]:
@@ -66,7 +78,7 @@ async def test_a_message_ends_in_one_card_with_the_answer(house: House) -> None:
     card = await house.card(topic, "All is well.", "done")
     assert (await house.finished(session, 1)).outcome is e.Outcome.completed
     assert [sent.id for sent in house.sent(topic)] == [card]
-    assert header(house, card)["template"] == "green"
+    assert header(house, card)["template"] == "default"
 
 
 @pytest.mark.rule("I3")
@@ -84,7 +96,7 @@ async def test_another_members_message_waits_and_says_why(house: House, running:
     said = house.say(feishu.USER_B, "!say Of another", topic)
     queued = await house.told(session, e.InputQueued)
     assert (queued.inputs, queued.reason) == ((said,), e.QueueReason.other_sender)
-    receipt = await house.card(topic, "Waiting, 1st in line.", "Turn 1 belongs to User A")
+    receipt = await house.card(topic, "Waiting, 1st in line.", "Turn 1 belongs to")
     await house.cli("interrupt", session.ref.id)
     await house.finished(session, 2)
     await house.card(topic, "Of another", "done")
@@ -93,25 +105,25 @@ async def test_another_members_message_waits_and_says_why(house: House, running:
 
 @pytest.mark.rule("B7")
 async def test_a_stranger_starts_nothing(house: House) -> None:
-    topic = house.stage.world.open_topic(feishu.USER_C, feishu.PAYMENTS, "!say hello")
+    topic = house.stage.world.open_topic(feishu.USER_C, feishu.PAYMENTS, "!say I am a stranger")
     await house.card(topic, "Only people who may drive this bot can start work here.")
-    assert [s.title for s in await sessions(house) if s.title == "!say hello"] == []
+    assert [s.title for s in await sessions(house) if "stranger" in s.title] == []
 
 
 # -- buttons -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("B7", "P1")
+@pytest.mark.rule("B7", "B11")
 async def test_a_permission_is_asked_and_answered_once(house: House) -> None:
     topic, session = await house.begun(feishu.USER_A, "!ask Delete the branch?\n!say It is gone.")
     ask, world = await house.card(topic, "Run this command?", "Delete the branch?"), house.stage.world
-    allow, deny = value(house, ask, "button_allow"), value(house, ask, "button_deny")
+    allow, deny = await value(house, ask, "button_allow"), await value(house, ask, "button_deny")
     stranger = await world.click(feishu.USER_C, ask, value=allow)
     assert toast(stranger) == (0, "error", say("toast_not_driver").en)
     assert toast(await world.click(feishu.USER_A, ask, value=allow)) == (0, "success", "Answered")
     resolved = await house.told(session, e.PermissionResolved)
     assert (resolved.how, resolved.verdict) == (e.Resolution.answered, Verdict.allow)
-    assert await house.card(topic, "Run this command?", "User A allowed it once") == ask
+    assert await house.card(topic, "Run this command?", "allowed") == ask
     assert toast(await world.click(feishu.USER_B, ask, value=deny)) == (0, "error", say("toast_stale").en)
     await house.card(topic, "It is gone.", "done")
     assert len(house.sent(topic)) == 2
@@ -121,7 +133,7 @@ async def test_a_permission_is_asked_and_answered_once(house: House) -> None:
 async def test_a_turn_is_interrupted_by_its_button(house: House, running: Running) -> None:
     topic, session = running
     card = await house.card(topic, "running")
-    pressed = value(house, card, "button_interrupt")
+    pressed = await value(house, card, "button_interrupt")
     assert toast(await house.stage.world.click(feishu.USER_A, card, value=pressed)) == (
         0,
         "success",
@@ -131,6 +143,15 @@ async def test_a_turn_is_interrupted_by_its_button(house: House, running: Runnin
     assert await house.card(topic, "interrupted") == card
     late = await house.stage.world.click(feishu.USER_A, card, value=pressed)
     assert toast(late) == (0, "error", say("toast_stale").en)
+
+
+async def test_people_are_known_by_name(house: House) -> None:
+    bot = load(house.stage.env, Path("/nonexistent/amux.toml")).feishu
+    assert bot
+    async with http_client() as http:
+        api = OpenApi(http, domain=bot.domain, app=bot.app_id, secret=bot.app_secret)
+        found = await api.call("GET", f"/open-apis/contact/v3/users/{open_id(feishu.CODER, feishu.USER_B)}")
+    assert found.data["user"]["name"] == "User B"
 
 
 # -- harm --------------------------------------------------------------------------------------------------------------
@@ -176,6 +197,24 @@ async def test_a_message_of_two_megabytes_is_refused_by_name(house: House) -> No
     await house.card(topic, "Short again.", "done")
 
 
+async def test_a_full_disk_acknowledges_nothing_and_loses_nothing(house: House) -> None:
+    world = house.stage.world
+    with psycopg.connect(stage_settings(house.stage).postgres_url or "", autocommit=True) as connection:
+        connection.execute(FULL_DISK)
+        topic = world.open_topic(feishu.USER_A, feishu.PAYMENTS, "!say There is room again.")
+        root = world.topics[topic].root
+
+        async def refused() -> bool:
+            pushes = [p for p in Ledger(world).messages(feishu.CODER) if p.message == root]
+            return any(attempt.outcome is Outcome.refused for push in pushes for attempt in push.attempts)
+
+        await until(refused, lambda: "the push was not refused")
+        assert root in Ledger(world).unacknowledged(feishu.CODER)
+        connection.execute("drop trigger full_disk on inputs")
+    await house.card(topic, "There is room again.", "done")
+    assert root in Ledger(world).acknowledged(feishu.CODER)
+
+
 def pushed(house: House, event_type: str, payload: bytes) -> None:
     house.stage.world.courier.publish(feishu.CODER, event_type, lambda _id: payload, chat=ChatId("nowhere"))
 
@@ -185,7 +224,7 @@ async def acknowledged(house: House, payload: bytes) -> Push:
         found = [p for p in house.stage.world.courier.pushes() if p.payload == payload]
         return next((p for p in found if p.acknowledged_ms is not None), None)
 
-    return await until(look, "it was not acknowledged")
+    return await until(look, lambda: "it was not acknowledged")
 
 
 async def still_hears(house: House) -> None:

@@ -11,6 +11,8 @@ from tests.whole import House, program, until
 
 pytestmark = pytest.mark.real
 
+TABLE = {"draw": "1", "start": "0", "length": "50", "order[0][column]": "0", "columns[0][data]": "name"}
+
 
 async def test_a_second_one_in_the_same_home_is_refused(house: House) -> None:
     said = await program({**house.stage.env, "AMUX_WEB_PORT": "0"}, "up", "worker")
@@ -30,12 +32,12 @@ async def test_flower_answers_and_lists_tasks(house: House) -> None:
 
         async def listed() -> str | None:
             try:
-                answer = await http.post("/tasks/datatable", data={"draw": "1", "start": "0", "length": "50"})
+                answer = await http.get("/tasks/datatable", params=TABLE)
             except httpx2.TransportError:  # it is the last to start
                 return None
             return answer.text if answer.status_code == 200 and '"drive"' in answer.text else None
 
-        assert '"drive"' in await until(listed, "Flower lists no drive")
+        assert '"drive"' in await until(listed, lambda: "Flower lists no drive")
         assert (await http.get("/workers")).status_code == 200
 
 
@@ -50,11 +52,11 @@ async def test_nothing_is_left_of_it(number: signal.Signals) -> None:
         async def works() -> bool:
             return any(one.home.glob("sessions/*/*/**/record.jsonl"))
 
-        await until(works, "no agent began")
+        await until(works, lambda: "no agent began")
         assert len(one.orphans()) >= 5  # supervisor, two servers, worker, agent
         os.kill(one.pids()["supervisor"], number)
 
         async def gone() -> bool:
             return not one.orphans()
 
-        await until(gone, f"left behind: {one.orphans()}")
+        await until(gone, lambda: f"left behind: {one.orphans()}")
