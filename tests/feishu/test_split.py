@@ -43,6 +43,12 @@ def test_a_heavy_line_is_cut_at_whole_characters(letter: str) -> None:
     assert min(size(part) for part in parts[:-1]) > 90  # and no smaller than need be
 
 
+def test_it_is_weighed_and_not_counted() -> None:
+    parts = split("\n\n".join(["长" * 60] * 3), FOR_FENCES + 100, size)
+    assert words(parts) == "长" * 180
+    assert all(size(part) <= FOR_FENCES + 100 for part in parts)
+
+
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line_{n} = {n}" for n in range(20))
     parts = split(f"Look:\n```python\n{code}\n```\nDone.", FOR_FENCES + 120, size)
