@@ -79,6 +79,26 @@ async def test_what_is_read_is_what_was_written(side: Side) -> None:
     assert [r.event for r in await side.b.timeline.read(key, Seq(1), limit=2)] == list(written[1:3])
 
 
+async def test_a_long_timeline_is_read_whole(side: Side) -> None:
+    key = await side.session()
+    owner = await opened(side.a, key)
+    written = [item(f"number {n}") for n in range(1_300)]
+    await side.a.timeline.append(key, owner.fence, step(owner.state, *written))
+    for after, limit in (
+        (0, 2_000),
+        (0, 1_300),
+        (0, 1_001),
+        (1, 1_000),
+        (299, 500),
+        (799, 501),
+        (1_299, 10),
+        (1_300, 10),
+    ):
+        read = await side.b.timeline.read(key, Seq(after), limit=limit)
+        assert [r.event for r in read] == written[after : after + limit]
+        assert [r.seq for r in read] == list(range(after + 1, min(after + limit, 1_300) + 1))
+
+
 async def test_a_lone_surrogate_is_mended(side: Side) -> None:
     key = await side.session()
     owner = await opened(side.a, key)
