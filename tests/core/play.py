@@ -13,6 +13,10 @@ from tests.build import said
 WINDOW = 2.0
 T1, T2, T3 = TurnId(1), TurnId(2), TurnId(3)
 A, B = Principal("user_a"), Principal("user_b")
+FIRST = said("user_a", "first", id="om_1", at=1)
+ONE, TWO, THREE = (said("user_a", f"text {n}", id=f"om_a{n}", at=n * 100) for n in (1, 2, 3))
+BY_B, BY_B2 = (said("user_b", "of another", id=f"om_b{n}", at=n * 100) for n in (1, 2))
+IMAGE = said("user_a", "look", id="om_i", at=150, material=["a.png"])
 
 
 @dataclass
