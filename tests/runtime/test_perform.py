@@ -1,0 +1,229 @@
+"""An owner's hands: each act comes back as one answer that the machine knows, whatever the provider raises."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from amux.core import signals as s
+from amux.core import step as m
+from amux.core.errors import Refused, Unavailable, Uncertain
+from amux.core.events import FailReason, Outcome
+from amux.core.ids import RequestId, SessionId, SessionKey, SessionRef, TurnId
+from amux.core.inputs import Verdict
+from amux.core.launch import LaunchSnapshot
+from amux.core.signals import SteerAnswer
+from amux.extensions import Emit, Opening
+from amux.runtime import perform
+from amux.runtime.keeper import Tenure
+from amux.runtime.perform import Performer
+from tests.build import said
+from tests.fakes import FakeConversation, FakeProvider, FakeSteering
+from tests.runtime.house import until
+
+T1 = TurnId(1)
+ONE = said("user_a", id="om_1")
+START = m.StartTurn(T1, (ONE,), "a note")
+STEER = m.SteerTurn(T1, (ONE,))
+
+
+@dataclass
+class Hands:
+    """A performer over a fake provider, and what it told."""
+
+    provider: FakeProvider | None = field(default_factory=FakeProvider)
+    told: list[s.Signal] = field(default_factory=list)
+    tenure: Tenure = field(default_factory=lambda: Tenure(SessionKey(1), "w1|t", 12.0, 12.0))
+    performer: Performer = field(init=False)
+
+    def __post_init__(self) -> None:
+        ref, launch = SessionRef("local", SessionId("7k3m")), LaunchSnapshot("fake", "/work")
+        opening = asyncio.Semaphore(1)
+        self.performer = Performer(ref, launch, "/home", self.provider, self.tenure, opening, self.told.append)
+
+    async def do(self, effect: m.Effect) -> s.Signal:
+        """Perform it; its one answer."""
+        before = len(self.told)
+        with capture_logs():
+            self.performer.perform(effect)
+            await until(lambda: len(self.told) > before)
+        (answer,) = self.told[before:]
+        return answer
+
+    @property
+    def agent(self) -> FakeConversation:
+        assert self.provider
+        return self.provider.opened[-1]
+
+
+@pytest.fixture
+async def hands() -> AsyncIterator[Hands]:
+    """Its conversation is open."""
+    hands = Hands()
+    await hands.do(m.OpenConversation(None))
+    yield hands
+    await hands.performer.close()
+
+
+FAULTS: dict[str, tuple[Exception, FailReason, str]] = {
+    "not here": (Unavailable("Install it."), FailReason.engine_unavailable, "Install it."),
+    "will not": (Refused("No such model."), FailReason.open_failed, "No such model."),
+    "a fault": (KeyError("x"), FailReason.open_failed, "fake failed to start; see the worker's log."),
+}
+
+
+@pytest.mark.rule("S7")
+@pytest.mark.parametrize(("fault", "reason", "detail"), FAULTS.values(), ids=FAULTS)
+async def test_a_conversation_that_does_not_open_says_why(fault: Exception, reason: FailReason, detail: str) -> None:
+    hands = Hands(FakeProvider(fault=lambda: fault))
+    assert await hands.do(m.OpenConversation(None)) == s.OpenFailed(reason, detail)
+
+
+@pytest.mark.rule("S7")
+async def test_an_engine_that_is_not_here_is_named() -> None:
+    detail = "This Session runs on fake, which local does not have."
+    assert await Hands(None).do(m.OpenConversation(None)) == s.OpenFailed(FailReason.engine_unavailable, detail)
+
+
+class Silent(FakeProvider):
+    async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+
+async def test_an_agent_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "OPEN_LIMIT", 0.01)
+    hands = Hands(Silent())
+    hands.performer.perform(m.OpenConversation(None))
+    async with asyncio.timeout(5):
+        while not hands.told:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    assert hands.told == [s.OpenFailed(FailReason.open_failed, "fake did not start in 0.01 s.")]
+
+
+@pytest.mark.rule("G3", "S3")
+@pytest.mark.parametrize(("steers", "can"), [(True, ("steering",)), (False, ())])
+async def test_what_it_can_is_found_on_the_live_provider(steers: bool, can: tuple[str, ...]) -> None:
+    hands = Hands(FakeProvider(steers=steers))
+    assert await hands.do(m.OpenConversation("n-7")) == s.ConversationReady("n-7", can)
+    assert hands.agent.deadlines == [12.0]  # its Guard has the Lease's deadline from the first
+    hands.tenure.extend(15.0)
+    assert hands.agent.deadlines == [12.0, 15.0]
+
+
+async def test_a_turn_is_handed_out_with_its_note(hands: Hands) -> None:
+    hands.performer.perform(START)
+    await until(lambda: hands.agent.prompts)
+    ((turn, prompt),) = hands.agent.prompts
+    assert (turn, prompt.inputs, prompt.note) == (T1, (ONE,), "a note")
+
+
+CERTAIN: dict[str, tuple[Exception, str]] = {
+    "refused": (Refused("Over the limit.", key="usage_limit"), "usage_limit"),
+    "unavailable": (Unavailable("Over the limit."), "unavailable"),
+}
+
+
+@pytest.mark.rule("T3")
+@pytest.mark.parametrize(("fault", "reason"), CERTAIN.values(), ids=CERTAIN)
+async def test_a_turn_that_certainly_did_not_start_failed(hands: Hands, fault: Exception, reason: str) -> None:
+    hands.agent.start_fault = lambda: fault
+    assert await hands.do(START) == s.TurnEnded(T1, Outcome.failed, reason, "Over the limit.")
+    assert not hands.agent.closed
+
+
+@pytest.mark.rule("I5", "T3")
+@pytest.mark.parametrize("fault", [Uncertain("no answer"), ValueError("no answer")], ids=["uncertain", "a fault"])
+async def test_a_turn_that_may_have_started_ends_with_its_agent(hands: Hands, fault: Exception) -> None:
+    """It may be running, so its process must end before anything else starts."""
+    hands.agent.start_fault = lambda: fault
+    assert await hands.do(START) == s.Died("no answer")
+    assert hands.agent.closed
+
+
+STEERS: dict[str, tuple[Callable[[], Exception] | None, SteerAnswer]] = {
+    "held": (None, SteerAnswer.committed),
+    "refused": (lambda: Refused("no such turn"), SteerAnswer.refused),
+    "uncertain": (lambda: Uncertain("no answer"), SteerAnswer.unknown),
+    "unavailable": (lambda: Unavailable("broken pipe"), SteerAnswer.unknown),
+    "a fault": (lambda: IndexError("x"), SteerAnswer.unknown),
+}
+
+
+@pytest.mark.rule("I3", "I5")
+@pytest.mark.parametrize(("fault", "answer"), STEERS.values(), ids=STEERS)
+async def test_a_steer_is_certain_or_told(
+    hands: Hands, fault: Callable[[], Exception] | None, answer: SteerAnswer
+) -> None:
+    steering = hands.agent.steering
+    assert isinstance(steering, FakeSteering)
+    steering.fault = fault
+    steering.answered.set()
+    assert await hands.do(STEER) == s.Steered(T1, (ONE.id,), answer)
+
+
+@pytest.mark.rule("I3", "I4")
+async def test_nobody_to_steer_is_a_certain_no() -> None:
+    assert await Hands().do(STEER) == s.Steered(T1, (ONE.id,), SteerAnswer.refused)
+
+
+async def test_nobody_to_start_is_told_too() -> None:
+    assert await Hands().do(START) == s.Died("The agent was gone before the Turn began.")
+
+
+@pytest.mark.rule("A3")
+async def test_a_stop_that_fails_ends_the_agent(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A3.c."""
+
+    async def stuck(turn: TurnId) -> None:
+        raise Uncertain("it does not stop")
+
+    monkeypatch.setattr(hands.agent, "interrupt", stuck)
+    with capture_logs():
+        hands.performer.perform(m.InterruptTurn(T1))
+        await until(lambda: len(hands.told) == 3)
+    assert hands.told[1:] == [s.Died("it does not stop"), s.Stopped(T1)]
+    assert hands.agent.closed
+
+
+@pytest.mark.rule("A3")
+async def test_a_stop_is_told_when_it_is_quiet(hands: Hands) -> None:
+    hands.agent.prompts.append((T1, None))  # type: ignore[arg-type]
+    hands.performer.perform(m.InterruptTurn(T1))
+    await until(lambda: len(hands.told) == 3)
+    assert hands.told[1:] == [s.TurnEnded(T1, Outcome.interrupted), s.Stopped(T1)]
+
+
+async def test_an_answer_that_fails_disturbs_nobody(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = asyncio.Event()
+
+    async def broken(request: RequestId, verdict: Verdict) -> None:
+        answered.set()
+        raise ValueError("broken pipe")
+
+    monkeypatch.setattr(hands.agent, "answer", broken)
+    with capture_logs() as logged:
+        hands.performer.perform(m.AnswerRequest(RequestId("1-1"), Verdict.allow))
+        await until(lambda: answered.is_set() and logged)
+    assert len(hands.told) == 1
+
+
+@pytest.mark.rule("T3")
+async def test_what_a_hung_up_agent_still_says_is_nobodys(hands: Hands) -> None:
+    agent = hands.agent
+    await hands.performer.hang_up()
+    agent.die()
+    assert len(hands.told) == 1
+    await hands.do(m.OpenConversation("native-1"))
+    agent.die("the old one, late")
+    assert len(hands.told) == 2
+    hands.tenure.extend(20.0)
+    assert agent.deadlines == [12.0]
+
+
+async def test_closing_ends_every_act_and_the_agent(hands: Hands) -> None:
+    hands.performer.perform(STEER)  # which waits for its answer
+    await until(lambda: isinstance(hands.agent.steering, FakeSteering) and hands.agent.steering.steers)
+    await hands.performer.close()
+    assert (len(hands.told), hands.agent.closed) == (1, True)
