@@ -38,6 +38,7 @@ from amux.runtime.mailbox import Mailbox
 from amux.runtime.perform import Performer
 
 log = structlog.stdlib.get_logger()
+LOOK_SECONDS = 1.0  # between two looks in the journal that nobody asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Owner:
     _mailbox: Mailbox = field(default_factory=Mailbox)
     _heard: set[InputId] = field(default_factory=set)
     _look: bool = False
+    _looked: float = float("-inf")
     state: State = field(init=False)
     scratch: Scratch = field(init=False)
     fence: Fence = field(init=False)
@@ -195,16 +197,25 @@ class Owner:
         return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)
 
     async def _said(self) -> tuple[Said, ...]:
-        """New entries of the stream; and the journal, when posts may have been lost. Never the same input twice."""
+        """New entries of the stream; and the journal, when posts may have been lost: after an outage, or when the bell
+        rings and nothing lies there, since whoever journaled may have died before it posted. Never one input twice."""
+        posted = await self._posted()
+        if not (self._look or (not posted and self._may_look())):
+            return self._fresh(posted)
+        self._look, self._looked = False, self.rt.clock.monotonic()
+        return self._fresh([*await self.rt.inputs.unaccepted(self.session), *posted])
+
+    async def _posted(self) -> list[Said]:
         said: list[Said] = []
-        if self._look:
-            self._look = False
-            said += await self.rt.inputs.unaccepted(self.session)
         with contextlib.suppress(Unavailable):  # the renewal that reaches Postgres instead makes us look in the journal
             for entry in await self.rt.inbox.read(self.session, self.cursor):
                 self.cursor = entry.entry
                 said.append(entry.said)
-        return self._fresh(said)
+        return said
+
+    def _may_look(self) -> bool:
+        """A bell may ring for what was read already, so an empty stream is worth a look now and then only."""
+        return self.rt.clock.monotonic() >= self._looked + LOOK_SECONDS
 
     def _fresh(self, said: Iterable[Said]) -> tuple[Said, ...]:
         """Those that this tenure has not heard: journal and stream may both hold one."""

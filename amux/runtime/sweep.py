@@ -22,14 +22,17 @@ class Sweep:
     waker: Waker
 
     async def round(self) -> int:
-        """Knock where nobody is at home; answers how often. Raises Unavailable when a store is away."""
-        open_ = dict(await self.inputs.lying(older_than=PATIENCE)) | dict(await self.sessions.named())
+        """Knock where nobody is at home, and where somebody does not hear what was said; answers how often.
+
+        Raises Unavailable when a store is away."""
+        lying, named = dict(await self.inputs.lying(older_than=PATIENCE)), dict(await self.sessions.named())
+        open_ = named | lying
         keys: list[SessionKey] = list(open_)
         held = await self.leases.held(keys)
-        abandoned = [key for key, owner in zip(keys, held, strict=True) if not owner]
-        for key in abandoned:
+        knocks = [key for key, owner in zip(keys, held, strict=True) if key in lying or not owner]
+        for key in knocks:
             await self.waker.drive(key, open_[key], again=True)
         owing = await self.cards.owing(older_than=PATIENCE)
         for key in owing:
             await self.waker.deliver(key, again=True)
-        return len(abandoned) + len(owing)
+        return len(knocks) + len(owing)

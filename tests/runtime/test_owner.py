@@ -19,7 +19,10 @@ from amux.core.ids import InputId, Principal, SessionKey, TurnId
 from amux.core.inputs import Interrupt
 from amux.extensions import Uncertain
 from amux.ports import Fence
+from amux.runtime.owner import LOOK_SECONDS
+from amux.runtime.sweep import PATIENCE
 from tests.build import said
+from tests.fakes import Worker
 from tests.runtime.house import LEASE, LINGER, WINDOW, House, until
 
 
@@ -143,6 +146,17 @@ async def test_what_journal_and_new_stream_both_hold_is_heard_once(house: House,
     house.agent.opened[0].finish()
     await until(lambda: len(house.agent.opened[0].prompts) == 2)
     assert [x.outcome for x in finished(house, running)] == [Outcome.completed]
+
+
+@pytest.mark.rule("D2")
+async def test_input_whose_post_was_lost_is_heard_by_its_living_owner(house: House, running: SessionKey) -> None:
+    ports = Worker(house.world, "ingress")
+    await ports.inputs.journal(running, said("user_b", id="om_2"))  # and dies before it posts
+    house.world.clock.advance(LOOK_SECONDS + PATIENCE)
+    await house.sweep()
+    await until(lambda: house.owner(running).scratch.burst)
+    house.world.clock.advance(WINDOW)
+    await until(lambda: "InputQueued" in house.kinds(running))
 
 
 @pytest.mark.rule("D2")

@@ -64,11 +64,19 @@ async def test_an_owner_without_a_lease_is_dead(night: Night, session: SessionKe
 
 
 async def test_a_living_owner_is_left_alone(night: Night, session: SessionKey) -> None:
-    await night.lies(session)
     night.named(session)
     night.world.clock.advance(PATIENCE + 0.1)
     night.held(session)
     assert (await night.sweep(), night.world.wakes) == (0, [])
+
+
+async def test_a_living_owner_that_does_not_hear_is_rung_and_not_woken(night: Night, session: SessionKey) -> None:
+    """Who journaled died before it posted: no stream and no bell tells of it (H37)."""
+    await night.lies(session)
+    night.named(session)
+    night.world.clock.advance(PATIENCE + 0.1)
+    night.held(session)
+    assert (await night.sweep(), night.world.wakes) == (1, [])
 
 
 async def test_an_owner_that_holds_on_through_postgres_is_left_alone(night: Night, session: SessionKey) -> None:
