@@ -4,10 +4,18 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from amux.core.errors import Refused
 from ops.bench.ground import load_before
+from ops.bench.idle import idle
 from ops.bench.report import Report, drawing
+from ops.bench.rows import append, attach
 from ops.bench.turns import lone, turns
 
-BENCHES: dict[str, Callable[[Report], Awaitable[None]]] = {"turns": turns, "lone": lone}
+BENCHES: dict[str, Callable[[Report], Awaitable[None]]] = {
+    "append": append,
+    "attach": attach,
+    "idle": idle,
+    "lone": lone,
+    "turns": turns,
+}
 
 
 __all__ = ["bench", "drawing"]
