@@ -102,7 +102,7 @@ async def test_a_port_in_use(empty_home: dict[str, str]) -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        said = await cli({**empty_home, "AMUX_WEB_PORT": str(port)}, "up")
+        said = await program({**empty_home, "AMUX_WEB_PORT": str(port)}, "up")
     assert said.code == 1
     assert said.err == f"port {port} on 127.0.0.1 is in use; set AMUX_WEB_PORT to another.\n"
     assert not Path(empty_home["AMUX_HOME"]).exists()
