@@ -7,7 +7,7 @@ from ops.bench.ground import load_before
 from ops.bench.idle import idle
 from ops.bench.report import Report, drawing
 from ops.bench.rows import append, attach
-from ops.bench.turns import lone, turns
+from ops.bench.turns import lone, turns, turns_and_peers
 
 BENCHES: dict[str, Callable[[Report], Awaitable[None]]] = {
     "append": append,
@@ -28,5 +28,5 @@ async def bench(name: str, beside: Sequence[str] = ()) -> Report:
     if "peers" in beside and name != "turns":
         raise Refused(f"only `turns` has peers; leave --peers out for {name!r}.")
     report = Report(name, load_before())
-    await BENCHES[name](report)
+    await (turns_and_peers if "peers" in beside else BENCHES[name])(report)
     return report

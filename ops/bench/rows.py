@@ -72,7 +72,7 @@ class _Fenced:
 
 
 class _Copied:
-    """The same rows into a table of the same shape, by COPY, written out beforehand."""
+    """The same rows into a table of the same shape, by COPY, encoded as it goes like ours."""
 
     def __init__(self, link: psycopg.AsyncConnection[tuple[object, ...]], writer: int, size: int) -> None:
         self._link, self._writer, self._size, self._head = link, writer, size, 0

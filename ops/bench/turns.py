@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from amux import wiring
 from ops.bench.ground import Ground, ground, median, percentile, say
+from ops.bench.peers import Absent, Installed, installed, turns_a_second
 from ops.bench.report import Report
 from ops.bench.sides import EVENTS, Other, Ours, Round, celery_side, check, check_other, closed_loop, ours
 
@@ -20,10 +21,26 @@ class Rounds:
     cold: list[Round] = field(default_factory=list)
     warm: list[Round] = field(default_factory=list)
     other: list[Round] = field(default_factory=list)
+    peers: dict[str, list[float]] = field(default_factory=dict)
+
+    def last(self) -> str:
+        """Turns a second of the last round."""
+        sides = {"cold": self.cold[-1].rate, "warm": self.warm[-1].rate, "Celery with lock": self.other[-1].rate}
+        sides |= {name: rates[-1] for name, rates in self.peers.items()}
+        return ", ".join(f"{name} {rate:,.0f}" for name, rate in sides.items()) + " Turns/s"
 
 
-async def turns(report: Report, *, sessions: int = SESSIONS, each: int = TURNS, rounds: int = ROUNDS) -> None:
-    """Turns a second: cold with each Session's first wake, warm over owned ones, and the other side's."""
+async def turns(
+    report: Report,
+    *,
+    sessions: int = SESSIONS,
+    each: int = TURNS,
+    rounds: int = ROUNDS,
+    peers: Sequence[Installed] = (),
+    missing: dict[str, str] | None = None,
+) -> None:
+    """Turns a second: cold with each Session's first wake, warm over owned ones, and the other sides'."""
+    absent = missing if missing is not None else {}
     extra = {"AMUX_LINGER": f"{LINGER_SECONDS:g}"}
     async with (
         ground(slots=sessions, extra=extra) as place,
@@ -31,7 +48,11 @@ async def turns(report: Report, *, sessions: int = SESSIONS, each: int = TURNS, 
         celery_side(place) as other,
         ours(parts, sessions) as side,
     ):
-        seen = await _interleaved(place, side, other, each=each, rounds=rounds)
+        seen = Rounds()
+        for number in range(rounds):
+            await _round(seen, place, side, other, each=each)
+            await _peers(seen, place, peers, absent, sessions=sessions, each=each)
+            say(f"round {number + 1}: {seen.last()}")
         done = rounds * each * sessions
         report.faults = check(place, side, 2 * done) + check_other(place, done)
     report.shape = {"sessions": sessions, "turns": each, "events": EVENTS, "rounds": rounds}
@@ -41,22 +62,43 @@ async def turns(report: Report, *, sessions: int = SESSIONS, each: int = TURNS, 
     report.ratio = round(median(warm.rate / limit.rate for warm, _, limit in pairs), 2)
     report.more["ratio_cold"] = round(median(cold.rate / limit.rate for _, cold, limit in pairs), 2)
     report.due = report.ratio >= 4.0
+    if peers or absent:
+        report.more["peers"] = {name: _against(seen.warm, rates) for name, rates in seen.peers.items()}
+        report.more["absent"] = absent
 
 
-async def _interleaved(place: Ground, side: Ours, other: Other, *, each: int, rounds: int) -> Rounds:
-    seen = Rounds()
-    for number in range(rounds):
-        seen.cold.append(await closed_loop(side.keys, each, side.turn, place))
-        woken = side.woken
-        seen.warm.append(await closed_loop(side.keys, each, side.turn, place))
-        if side.woken > woken:
-            side.faults.append(f"{side.woken - woken} Sessions were not owned all through round {number + 1}")
-        await side.rest()
-        seen.other.append(await closed_loop(side.keys, each, other.turn, place))
-        last = (seen.cold[-1], seen.warm[-1], seen.other[-1])
-        cold, warm, limit = (f"{one.rate:,.0f}" for one in last)
-        say(f"round {number + 1}: cold {cold}, warm {warm}, Celery with lock {limit} Turns/s")
-    return seen
+async def turns_and_peers(report: Report, *, sessions: int = SESSIONS, each: int = TURNS, rounds: int = ROUNDS) -> None:
+    """The same with other engines in the run, each once a round."""
+    missing: dict[str, str] = {}
+    async with installed(missing) as peers:
+        await turns(report, sessions=sessions, each=each, rounds=rounds, peers=peers, missing=missing)
+
+
+async def _round(seen: Rounds, place: Ground, side: Ours, other: Other, *, each: int) -> None:
+    seen.cold.append(await closed_loop(side.keys, each, side.turn, place))
+    woken = side.woken
+    seen.warm.append(await closed_loop(side.keys, each, side.turn, place))
+    if side.woken > woken:
+        side.faults.append(f"{side.woken - woken} Sessions were not owned all through a warm round")
+    await side.rest()
+    seen.other.append(await closed_loop(side.keys, each, other.turn, place))
+
+
+async def _peers(
+    seen: Rounds, place: Ground, peers: Sequence[Installed], absent: dict[str, str], *, sessions: int, each: int
+) -> None:
+    for peer in peers:
+        name = peer.peer.name
+        if name not in absent:
+            try:
+                seen.peers.setdefault(name, []).append(await turns_a_second(peer, place, sessions, each))
+            except Absent as why:
+                absent[name] = f"did not run: {why}"[:200]
+
+
+def _against(warm: Sequence[Round], rates: Sequence[float]) -> dict[str, float]:
+    ratios = [ours.rate / theirs for ours, theirs in zip(warm, rates, strict=False)]
+    return {"turns_s": round(median(rates), 1), "ratio": round(median(ratios), 2)}
 
 
 def _best(rounds: Sequence[Round]) -> dict[str, object]:
