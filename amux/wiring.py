@@ -1,7 +1,6 @@
 """Builds what runs from Settings: the only file that knows every adapter. It decides nothing and keeps nothing."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -163,8 +162,11 @@ def providers(env: Mapping[str, str]) -> dict[str, Provider]:
     shipped: list[Provider] = [scripted, Codex(env), Claude(env)]
     found = {provider.engine: provider for provider in shipped}
     for point in entry_points(group="amux.providers"):
-        with contextlib.suppress(Exception):
+        try:
             plugged: Provider = point.load()(env)
+        except Exception as why:  # noqa: BLE001 - a plug-in's fault is its own
+            log.error("plug_in_failed", name=point.name, why=type(why).__name__)
+        else:
             found.setdefault(plugged.engine, plugged)
     return found
 

@@ -93,8 +93,13 @@ def _log(**_: object) -> None:
 @signals.worker_init.connect
 def _start(**_: object) -> None:
     failpoints.arm_from(os.environ.get("AMUX_FAILPOINTS", ""))
-    _process.append(Process(settings))
-    process().run(process().start())
+    starting = Process(settings)
+    try:
+        starting.run(starting.start())
+    except Exception as why:  # Celery would log it and go on, and eat wakes
+        log.exception("worker_not_started")
+        raise SystemExit(1) from why
+    _process.append(starting)
 
 
 @signals.worker_ready.connect

@@ -12,7 +12,7 @@ from amux.settings import Settings, load
 
 CELERY = (sys.executable, "-m", "celery", "-A", "workers.app")
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-DELIVERERS = 128  # threads; a deliverer waits nearly all the time
+DELIVERERS = 512  # threads; a deliverer waits nearly all the time
 
 
 def add(app: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def _celery(name: str, settings: Settings) -> list[str] | None:
     unique = os.environ.get("AMUX_SERVICE", name)
     match name:
         case "worker":
-            queue, threads = f"target.{settings.target}", str(settings.slots)
+            queue, threads = f"target.{settings.target},sweep", str(settings.slots)
         case "deliver":
             queue, threads = "deliver,sweep", str(DELIVERERS)
         case "beat":

@@ -92,8 +92,8 @@ def _recover(draft: Draft, opened: s.Opened) -> None:
 
 def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
     draft.write(e.ConversationOpened(native_id, can))
-    held, phase = draft.scratch.held, Phase.idle
-    draft.set(phase=phase, held=())
+    held = draft.scratch.held
+    draft.set(phase=Phase.idle, held=(), foreign=None)
     _dispatch(draft)  # what waited before goes first
     for burst in _bursts(held):
         _settle(draft, burst)
@@ -126,7 +126,7 @@ def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
 
 
 def _rest(draft: Draft) -> None:
-    draft.set(phase=Phase.closed)
+    draft.set(phase=Phase.closed, foreign=None)
     if draft.state.label is not e.Label.sleeping:
         draft.write(e.SessionState(e.Label.sleeping))
 
@@ -312,7 +312,8 @@ def _finish(draft: Draft, ended: s.TurnEnded) -> None:
 
 def _stopped(draft: Draft, turn: TurnId) -> None:
     """Quiet: the next Turn may start. A provider that is quiet and told no end has ended (A3)."""
-    if draft.scratch.phase is not Phase.stopping:
+    running = draft.state.turn
+    if draft.scratch.phase is not Phase.stopping or (running and running.id != turn):
         return
     draft.set(phase=Phase.idle)
     _ended(draft, s.TurnEnded(turn, e.Outcome.interrupted))

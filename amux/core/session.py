@@ -32,6 +32,7 @@ class Submission:
 
     inputs: tuple[Input, ...]
     turn: TurnId = NO_TURN  # the Turn into which they are being steered
+    refused: bool = False  # the agent did not take it: it was accepted before whatever waits besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,8 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
         case e.TurnFinished(turn, outcome):
             after = _noted(state, turn) if outcome is e.Outcome.completed else state
             return replace(after, label=e.Label.idle, turn=None, noted_in=NO_TURN)
-        case e.InputQueued(ids):
-            inputs, rest = _taken(state, ids)
-            return replace(rest, queue=(*rest.queue, Submission(inputs)))
+        case e.InputQueued(ids, reason):
+            return _queued(*_taken(state, ids), reason)
         case e.SteerRequested(turn, ids):
             inputs, rest = _taken(state, ids)
             return replace(rest, steering=(*rest.steering, Submission(inputs, turn)))
@@ -123,6 +123,14 @@ def _started(state: State, started: e.TurnStarted) -> State:
         last_turn=started.turn,
         noted_in=started.turn if state.cancelled else NO_TURN,
     )
+
+
+def _queued(inputs: tuple[Input, ...], state: State, reason: e.QueueReason) -> State:
+    """Order is that of acceptance: nothing waited when a refused one was steered, so it goes before what came since."""
+    if reason is not e.QueueReason.refused:
+        return replace(state, queue=(*state.queue, Submission(inputs)))
+    before = tuple(s for s in state.queue if s.refused)
+    return replace(state, queue=(*before, Submission(inputs, refused=True), *state.queue[len(before) :]))
 
 
 def _steered(inputs: tuple[Input, ...], state: State) -> State:

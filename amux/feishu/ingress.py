@@ -65,12 +65,15 @@ class Ingress:
     async def _message(self, said: Message) -> None:
         try:
             received = await self.receive.message(await self._routed(said))
+        except Broken as why:  # it can never be journaled, however often it is pushed
+            log.error("poison_event", why=str(why))
+            return
         except Refused as why:
             self._notice(said, say(f"notice_{why.key}") if why.key == "message_too_long" else Text(str(why), str(why)))
             return
         if isinstance(received, Refusal):
             self._notice(said, say(f"notice_{received}"))
-        failpoints.hit("after_ack")
+        failpoints.hit("before_ack")
 
     async def _routed(self, said: Message) -> Routed:
         """Its topic is known by its thread, by its root, or is begun by itself."""

@@ -192,7 +192,11 @@ class Dialogue:
 
     async def _read(self) -> None:
         """Until its output ends. Then it is dead: what had not begun is unknown, and nothing more comes."""
-        await self.control.run()
+        try:
+            await self.control.run()
+        except Exception:  # a fault of ours: an agent that nobody hears must not go on
+            log.exception("claude_unheard")
+            await self._process.kill()
         end = await self._process.after_lines()
         log.info("claude_ended", why=end.why, code=end.code)
         self.told.lose(end.said)

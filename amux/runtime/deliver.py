@@ -21,7 +21,7 @@ from amux.runtime.attach import Attach
 
 log = structlog.stdlib.get_logger()
 
-STEPS = 64  # sequences of one event; the last step is the final state sent once more
+STEPS = 64  # sequences of one event, so that a state may be sent again without a new event
 INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
 AT_WORK = 15.0  # seconds for which a sign of life counts
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again

@@ -20,7 +20,7 @@ PLACES = frozenset(
         "before_sign_off",
         "after_card_row",
         "after_send",
-        "after_ack",
+        "before_ack",
     }
 )
 _armed: dict[str, Callable[[], None]] = {}

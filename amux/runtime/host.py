@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from amux.core.errors import Refused, Unavailable
+from amux.core.errors import Broken, Refused, Unavailable
 from amux.core.ids import SessionKey, SessionRef
 from amux.runtime.owner import Owner, Runtime, own
 
@@ -53,7 +53,7 @@ class Host:
 
         try:
             await own(session, self.rt, register)
-        except (Unavailable, Refused) as why:  # the sweep knocks again
+        except (Unavailable, Refused, Broken) as why:  # the sweep knocks again
             log.warning("not_owned", session=session, why=str(why))
         finally:
             if mine and self.owners.get(session) is mine[0]:

@@ -50,8 +50,12 @@ class Keeper:
         """Keep a Lease taken at `since`: monotonic and boottime, both read before it was asked for."""
         acting = self.lease - margin(self.lease)
         kept = Tenure(session, token, since[0] + acting, since[1] + acting)
-        self._tenures[session] = kept
+        self.keep(kept)
         return kept
+
+    def keep(self, tenure: Tenure) -> None:
+        """Renew it from now on."""
+        self._tenures[tenure.session] = tenure
 
     def drop(self, tenure: Tenure) -> None:
         """It is over, one way or the other."""

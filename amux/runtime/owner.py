@@ -14,9 +14,9 @@ import structlog
 from amux.core import machine
 from amux.core import signals as s
 from amux.core.errors import Stale, Unavailable
-from amux.core.events import InputAccepted, Outcome, TurnFinished, TurnStarted
+from amux.core.events import InputAccepted, Label, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, SessionKey, SessionRef
-from amux.core.inputs import Said
+from amux.core.inputs import Input, Said
 from amux.core.session import State
 from amux.core.step import Phase, Scratch, Step
 from amux.extensions import Provider
@@ -29,6 +29,7 @@ from amux.ports import (
     Inputs,
     Leases,
     OpenedTimeline,
+    Posted,
     Timeline,
     Waker,
 )
@@ -38,6 +39,8 @@ from amux.runtime.mailbox import Mailbox
 from amux.runtime.perform import Performer
 
 log = structlog.stdlib.get_logger()
+TRIM_ENTRIES = 512
+LATE_MS = 5_000
 LOOK_SECONDS = 1.0  # between two looks in the journal that nobody asked for
 
 
@@ -80,9 +83,8 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
     failpoints.hit("after_take")
     tenure = rt.keeper.tenure(session, token, since=since)
     try:
-        opened = await rt.timeline.open(session, token, worker=rt.worker, young=taken.young)
+        opened = await _opened(session, token, rt, young=taken.young)
         if opened is None:
-            await rt.leases.release(session, token)
             return
         failpoints.hit("after_open")
         log.info("owner_opened", session=str(opened.session.ref), epoch=opened.fence.epoch)
@@ -93,6 +95,18 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
         log.info("owner_stale", session=session, why=str(why))
     finally:
         rt.keeper.drop(tenure)
+
+
+async def _opened(session: SessionKey, token: str, rt: Runtime, *, young: bool) -> OpenedTimeline | None:
+    """Open it, or give the Lease back at once: nobody would hear a bell that rings for it."""
+    opened = None
+    try:
+        opened = await rt.timeline.open(session, token, worker=rt.worker, young=young)
+    finally:
+        if opened is None:
+            with contextlib.suppress(Unavailable):
+                await rt.leases.release(session, token)
+    return opened
 
 
 @dataclass(slots=True)
@@ -110,6 +124,8 @@ class Owner:
     _mailbox: Mailbox = field(default_factory=Mailbox)
     _heard: set[InputId] = field(default_factory=set)
     _look: bool = False
+    _stays: float = 0.0  # until then it does not try to let go
+    _unread: int = 0  # entries since the stream was trimmed
     _looked: float = float("-inf")
     state: State = field(init=False)
     scratch: Scratch = field(init=False)
@@ -193,7 +209,7 @@ class Owner:
         now = self.rt.clock.monotonic()
         waits = [self.scratch.due()]
         if self.idle_since is not None:
-            waits.append(self.idle_since + self.rt.pace.linger)
+            waits.append(max(self.idle_since + self.rt.pace.linger, self._stays))
         return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)
 
     async def _said(self) -> tuple[Said, ...]:
@@ -207,10 +223,18 @@ class Owner:
 
     async def _posted(self) -> list[Said]:
         said: list[Said] = []
+        late: list[Said] = []
         with contextlib.suppress(Unavailable):  # the renewal that reaches Postgres instead makes us look in the journal
             for entry in await self.rt.inbox.read(self.session, self.cursor):
                 self.cursor = entry.entry
-                said.append(entry.said)
+                (late if _posted_late(entry) else said).append(entry.said)
+            self._unread += len(said) + len(late)
+            if self._unread >= TRIM_ENTRIES:  # what was heard is in the journal, and a stream must not grow for ever
+                await self.rt.inbox.trim(self.session, self.cursor)
+                self._unread = 0
+        if late:  # an earlier owner may have run it from the journal: accepting it again would cost the running Turn
+            open_ = {one.id for one in await self.rt.inputs.unaccepted(self.session)}
+            said += [one for one in late if one.id in open_]
         return said
 
     def _may_look(self) -> bool:
@@ -246,29 +270,39 @@ class Owner:
             return False
         self.idle_since = self.idle_since if self.idle_since is not None else now
         lingers = now < self.idle_since + self.rt.pace.linger and not self.hurried
-        if lingers or self._mailbox.waiting():
+        if lingers or now < self._stays or self._mailbox.waiting():
             return False
         return await self._let_go()
 
     async def _let_go(self) -> bool:
-        if self.scratch.phase is Phase.idle:
-            await self._hands.hang_up()
+        await self._hands.hang_up()
+        if self.state.label is not Label.sleeping or self.scratch.phase is Phase.idle:
             await self._step([s.Rested()])
         failpoints.hit("before_sign_off")
         if not await self._released():
-            self.idle_since = None
-            self._mailbox.ring()
             return False
         self.left = True
-        self.rt.keeper.drop(self.tenure)
         await self.rt.timeline.sign_off(self.session, self.fence)
         return True
 
     async def _released(self) -> bool:
+        """Not kept while it is released, or a renewal could bring the Lease back for nobody."""
+        self.rt.keeper.drop(self.tenure)
         try:
-            return await self.rt.leases.release_if_drained(self.session, self.tenure.token, last_read=self.cursor)
+            if await self.rt.leases.release_if_drained(self.session, self.tenure.token, last_read=self.cursor):
+                return True
+            self._mailbox.ring()
         except Unavailable:  # whoever might post now cannot reach it either; keep it until it answers
-            return False
+            self._stays = self.rt.clock.monotonic() + self.rt.pace.lease / 5
+        self.rt.keeper.keep(self.tenure)
+        self.idle_since = None
+        return False
+
+
+def _posted_late(entry: Posted) -> bool:
+    """Whether whoever journaled it stood still before it posted; a Control does not say when it was made."""
+    made = entry.said.sent_at if isinstance(entry.said, Input) else 0
+    return int(entry.entry.partition("-")[0]) - made > LATE_MS
 
 
 def _in_feishu(event: object) -> bool:

@@ -64,9 +64,8 @@ class Performer:
                 await self._steer(effect)
             case m.InterruptTurn():
                 await self._interrupt(effect)
-            case m.AnswerRequest(request, verdict):
-                if self._conversation:
-                    await self._guarded(self._conversation.answer(request, verdict))
+            case m.AnswerRequest():
+                await self._answer(effect)
             case _:
                 assert_never(effect)
 
@@ -100,16 +99,21 @@ class Performer:
 
     async def _start(self, effect: m.StartTurn) -> None:
         failpoints.hit("before_start")
-        if self._conversation is None:
+        conversation = self._conversation
+        if conversation is None:
             self.tell(s.Died("The agent was gone before the Turn began."))
             return
         try:
-            await self._conversation.start_turn(effect.turn, Prompt(effect.inputs, effect.note))
-        except (Refused, Unavailable) as why:
-            reason = why.key if isinstance(why, Refused) else "unavailable"
-            self.tell(s.TurnEnded(effect.turn, Outcome.failed, reason, str(why)))
+            await conversation.start_turn(effect.turn, Prompt(effect.inputs, effect.note))
+        except Refused as why:
+            self.tell(s.TurnEnded(effect.turn, Outcome.failed, why.key, str(why)))
+        except (
+            Unavailable
+        ) as why:  # it certainly did not start; an agent that takes nothing is opened anew for the next
+            self.tell(s.TurnEnded(effect.turn, Outcome.failed, "unavailable", str(why)))
+            await self._kill(conversation, why)
         except Exception as why:  # noqa: BLE001 - Uncertain or a fault: it may be running, so its process must end
-            await self._kill(why)
+            await self._kill(conversation, why)
         else:
             failpoints.hit("after_start")
 
@@ -129,19 +133,29 @@ class Performer:
         self.tell(s.Steered(effect.turn, ids, answer))
 
     async def _interrupt(self, effect: m.InterruptTurn) -> None:
-        if self._conversation:
+        if conversation := self._conversation:
             try:
                 async with asyncio.timeout(STOP_LIMIT):
-                    await self._conversation.interrupt(effect.turn)
+                    await conversation.interrupt(effect.turn)
             except Exception as why:  # noqa: BLE001 - it did not stop by itself, whatever the reason
-                await self._kill(why)
+                await self._kill(conversation, why)
         self.tell(s.Stopped(effect.turn))
 
-    async def _kill(self, why: Exception) -> None:
-        """Nobody knows what the agent is doing: end it, so that its Turn can end."""
+    async def _answer(self, effect: m.AnswerRequest) -> None:
+        """An agent that cannot hear the answer would wait for ever."""
+        if conversation := self._conversation:
+            try:
+                async with asyncio.timeout(STOP_LIMIT):
+                    await conversation.answer(effect.request, effect.verdict)
+            except Exception as why:  # noqa: BLE001 - a plug-in's fault, or its silence
+                await self._kill(conversation, why)
+
+    async def _kill(self, conversation: Conversation, why: Exception) -> None:
+        """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone."""
         log.warning("agent_killed", why=type(why).__name__)
-        await self.hang_up()
-        self.tell(s.Died(str(why)))
+        if self._conversation is conversation:
+            await self.hang_up()
+            self.tell(s.Died(str(why)))
 
     async def hang_up(self) -> None:
         """End the agent; the Session stays, and the next Turn opens it again."""

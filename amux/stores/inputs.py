@@ -113,7 +113,11 @@ class PostgresInputs:
             return [answer for line in lines for answer in await self._write([line])]  # one is bad: the others are not
         fresh = {input_id: (key, target, turn) for input_id, key, target, turn in rows}
         answers = [_fresh(line, fresh.pop(line.said.id, None)) for line in lines]
-        twins = await self._twins([line.said for line, answer in zip(lines, answers, strict=True) if not answer])
+        try:
+            twins = await self._twins([line.said for line, answer in zip(lines, answers, strict=True) if not answer])
+        except Unavailable as why:  # the fresh ones are written; the others may be, by an attempt whose answer was lost
+            doubt = Uncertain(f"It may have been taken; the same id may be sent again. {why}")
+            return [answer or doubt for answer in answers]
         return [
             answer or twins.get(line.said.id) or Refused(f"no such Session: number {line.session}")
             for line, answer in zip(lines, answers, strict=True)

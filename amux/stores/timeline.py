@@ -4,17 +4,17 @@ State comes from the last checkpoint and the events behind it; what the checkpoi
 
 import asyncio
 import gc
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
+from psycopg.rows import TupleRow
 
 from amux.core import codec
 from amux.core.errors import Broken, Refused
 from amux.core.events import Event, Label
 from amux.core.ids import Epoch, Seq, SessionKey
-from amux.core.inputs import Said
 from amux.core.session import State, fold
 from amux.ports import Append, Fence, Head, OpenedTimeline, Recorded
 from amux.stores.appends import Appender, Publish
@@ -64,6 +64,15 @@ from (select * from timeline where session = %s and seq > %s order by seq limit 
 HEAD = """
 select s.head_seq, s.label, t.seq, date_part('epoch', t.at), t.kind, t.v, t.payload from sessions s
 left join timeline t on t.session = s.key and t.seq = s.open_seq where s.key = %s"""
+
+
+@dataclass(slots=True)
+class Found:
+    """What Postgres holds of one Session, unread."""
+
+    checkpoint: str | None = None
+    events: list[list[Any]] = field(default_factory=list)
+    journal: list[list[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +148,7 @@ class PostgresTimeline:
         start = Recorded(started, at, codec.decode(kind, version, payload)) if started else None
         return Head(seq, Label(label), start)
 
-    async def _open(self, openings: list[Opening]) -> Sequence[OpenedTimeline | None]:
+    async def _open(self, openings: list[Opening]) -> Sequence[OpenedTimeline | Exception | None]:
         columns = (
             numbers([o.session for o in openings]),
             texts([o.token for o in openings]),
@@ -149,24 +158,25 @@ class PostgresTimeline:
         rows = {row[0]: row for row in await self._postgres.ask(OPEN, (*columns, CODE))}
         mine = {o.session: o for o in openings if o.session in rows and rows[o.session][-1] == o.token}
         # read after the epoch is raised: whatever an old owner could still write is there by now
-        states, journals = await self._states(list(mine)), await self._journals(list(mine))
-        opened = {
-            key: OpenedTimeline(
-                Fence(Epoch(rows[key][-2]), opening.token, session.head), states[key], session, journals[key]
-            )
-            for key, opening in mine.items()
-            for session in [session_of(rows[key][:-2])]
-        }
+        found = {key: Found() for key in mine}
+        for key, state, *event in await self._postgres.ask(LATER, (numbers(list(mine)), codec.CHECKPOINT)):
+            found[key].checkpoint = state
+            if event[0]:
+                found[key].events.append(event)
+        for key, *said in await self._postgres.ask(UNACCEPTED, (numbers(list(mine)),)):
+            found[key].journal.append(said)
+        opened = {key: await self._opened(rows[key], opening, found[key]) for key, opening in mine.items()}
         return [opened[o.session] if mine.get(o.session) is o else None for o in openings]
 
-    async def _states(self, keys: list[SessionKey]) -> dict[SessionKey, State]:
-        checkpoints: dict[SessionKey, str | None] = {}
-        events: defaultdict[SessionKey, list[Event]] = defaultdict(list)
-        for key, state, kind, version, payload in await self._postgres.ask(LATER, (numbers(keys), codec.CHECKPOINT)):
-            checkpoints[key] = state
-            if kind:
-                events[key].append(codec.decode(kind, version, payload))
-        return {key: await self._state(key, state, events[key]) for key, state in checkpoints.items()}
+    async def _opened(self, row: TupleRow, opening: Opening, found: "Found") -> OpenedTimeline | Exception:
+        """One Session as it stands. What this release cannot read costs that Session, not those beside it (H5, H17)."""
+        session = session_of(row[:-2])
+        try:
+            state = await self._state(session.key, found.checkpoint, [codec.decode(*event) for event in found.events])
+            journal = tuple(said_of(*said) for said in found.journal)
+        except (KeyError, msgspec.MsgspecError) as why:
+            return Broken(f"Session {session.ref} holds what this release cannot read: {type(why).__name__}")
+        return OpenedTimeline(Fence(Epoch(row[-2]), opening.token, session.head), state, session, journal)
 
     async def _state(self, session: SessionKey, checkpoint: str | None, later: list[Event]) -> State:
         if checkpoint is None:
@@ -176,12 +186,6 @@ class PostgresTimeline:
         except msgspec.ValidationError:  # of another release, although it counts as ours: fold anew (H17)
             rows = await self._postgres.ask(ALL, (session,))
             return fold(codec.decode(kind, version, payload) for kind, version, payload in rows)
-
-    async def _journals(self, keys: list[SessionKey]) -> dict[SessionKey, Sequence[Said]]:
-        lying: defaultdict[SessionKey, list[Said]] = defaultdict(list)
-        for key, *said in await self._postgres.ask(UNACCEPTED, (numbers(keys),)):
-            lying[key].append(said_of(*said))
-        return {key: tuple(lying[key]) for key in keys}
 
     async def _explain(self, session: SessionKey) -> None:
         """Nothing, when another owner must be left alone; otherwise what is wrong."""

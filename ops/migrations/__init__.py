@@ -6,13 +6,14 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
+from amux.settings import sqlalchemy_url
+
 LOCK = 0x616D7578  # one migration at a time, whoever starts first
 
 
 def upgrade(postgres_url: str) -> None:
     """Apply what is missing, in one transaction; at once when nothing is. Raises what SQLAlchemy raises."""
-    url = "postgresql+psycopg" + postgres_url.removeprefix("postgresql")
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    engine = sa.create_engine(sqlalchemy_url(postgres_url), poolclass=sa.NullPool)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     with engine.begin() as connection:

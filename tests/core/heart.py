@@ -104,6 +104,22 @@ class Heart(RuleBasedStateMachine):
         self.somebody_speaks("user_a", ())
         self.somebody_speaks("user_a", ())
 
+    @precondition(lambda self: self.running and self.state.turn and not self.stopping)
+    @rule(answer=st.sampled_from(s.SteerAnswer))
+    def the_sender_adds(self, answer: s.SteerAnswer) -> None:  # guides the search
+        assert self.state.turn
+        self.somebody_speaks_and_waits(self.state.turn.senders[0])
+        while self.asked:
+            self.the_provider_answers_a_steer(answer)
+
+    @precondition(lambda self: self.running and self.state.turn and not self.stopping)
+    @rule()
+    def the_sender_adds_and_it_is_stopped(self) -> None:  # guides the search
+        self.the_sender_adds(s.SteerAnswer.committed)
+        self.somebody_interrupts(0)
+        if self.stopping:
+            self.the_provider_stops(True)
+
     @rule(who=st.sampled_from(PEOPLE))
     def somebody_speaks_and_waits(self, who: str | None) -> None:  # guides the search
         self.somebody_speaks(who, ())
@@ -343,9 +359,8 @@ def check_fates(  # noqa: C901 - one line a kind of fate
     assert {i: f for i, f in fates.items() if len(f) != 1} == {}
     for i, (fate,) in fates.items():
         assert taken[i] <= (0 if fate == "cancelled" and i not in taken else 1)
-    refused = {i for x in log if isinstance(x, e.InputQueued) and x.reason is e.QueueReason.refused for i in x.inputs}
     for who in {i.sender for i in inputs.values()}:
-        of_one = [i for i in started if inputs[i].sender == who and i not in refused]
+        of_one = [i for i in started if inputs[i].sender == who]
         assert of_one == sorted(of_one, key=accepted.index), "order is kept per sender"
 
 

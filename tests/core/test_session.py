@@ -52,13 +52,22 @@ CASES: dict[str, tuple[list[e.Event], State]] = {
             e.InputAccepted(THREE),
             e.InputQueued((TWO.id, THREE.id), e.QueueReason.refused),
         ],
-        replace(BASE, queue=(Submission((TWO, THREE)),)),
+        replace(BASE, queue=(Submission((TWO, THREE), refused=True),)),
     ),
     "being steered": (STEERED, replace(BASE, steering=(Submission((TWO,), T1),))),
     "steered": ([*STEERED, e.InputSteered(T1, (TWO.id,))], replace(BASE, turn=replace(TURN, steered=(TWO,)))),
     "refused, so it waits": (
         [*STEERED, e.InputQueued((TWO.id,), e.QueueReason.refused)],
-        replace(BASE, queue=(Submission((TWO,)),)),
+        replace(BASE, queue=(Submission((TWO,), refused=True),)),
+    ),
+    "a refused one goes before what was accepted since": (
+        [
+            *STEERED,
+            e.InputAccepted(THREE),
+            e.InputQueued((THREE.id,), e.QueueReason.other_sender),
+            e.InputQueued((TWO.id,), e.QueueReason.refused),
+        ],
+        replace(BASE, queue=(Submission((TWO,), refused=True), Submission((THREE,)))),
     ),
     "failed": ([*STEERED, e.SubmissionFailed((TWO.id,), e.FailReason.uncertain)], BASE),
     "half of what waits failed": (
@@ -69,7 +78,7 @@ CASES: dict[str, tuple[list[e.Event], State]] = {
             e.InputQueued((TWO.id, THREE.id), e.QueueReason.refused),
             e.SubmissionFailed((TWO.id,), e.FailReason.uncertain),
         ],
-        replace(BASE, queue=(Submission((THREE,)),)),
+        replace(BASE, queue=(Submission((THREE,), refused=True),)),
     ),
     "interrupting": ([*RUNNING, e.InterruptRequested(T1, A)], replace(BASE, turn=replace(TURN, interrupting=True))),
     "cancelled while its answer is out": (

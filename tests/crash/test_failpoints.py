@@ -25,7 +25,7 @@ WORKERS: dict[str, list[str]] = {
     "after_card_row": DONE,
     "after_send": DONE,
 }
-EARS = ("after_journal", "after_ack")
+EARS = ("after_journal", "before_ack")
 
 
 def test_every_failpoint_is_tried() -> None:

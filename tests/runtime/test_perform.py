@@ -129,8 +129,11 @@ CERTAIN: dict[str, tuple[Exception, str]] = {
 @pytest.mark.parametrize(("fault", "reason"), CERTAIN.values(), ids=CERTAIN)
 async def test_a_turn_that_certainly_did_not_start_failed(hands: Hands, fault: Exception, reason: str) -> None:
     hands.agent.start_fault = lambda: fault
-    assert await hands.do(START) == s.TurnEnded(T1, Outcome.failed, reason, "Over the limit.")
-    assert not hands.agent.closed
+    hands.performer.perform(START)
+    ended = s.TurnEnded(T1, Outcome.failed, reason, "Over the limit.")
+    dead = isinstance(fault, Unavailable)  # it takes nothing any more, so the next Turn opens another one
+    await until(lambda: hands.told[1:] == ([ended, s.Died("Over the limit.")] if dead else [ended]))
+    assert hands.agent.closed is dead
 
 
 @pytest.mark.rule("I5", "T3")
@@ -195,7 +198,7 @@ async def test_a_stop_is_told_when_it_is_quiet(hands: Hands) -> None:
     assert hands.told[1:] == [s.TurnEnded(T1, Outcome.interrupted), s.Stopped(T1)]
 
 
-async def test_an_answer_that_fails_disturbs_nobody(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_cannot_hear_an_answer_is_ended(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     answered = asyncio.Event()
 
     async def broken(request: RequestId, verdict: Verdict) -> None:
@@ -205,8 +208,9 @@ async def test_an_answer_that_fails_disturbs_nobody(hands: Hands, monkeypatch: p
     monkeypatch.setattr(hands.agent, "answer", broken)
     with capture_logs() as logged:
         hands.performer.perform(m.AnswerRequest(RequestId("1-1"), Verdict.allow))
-        await until(lambda: answered.is_set() and logged)
-    assert len(hands.told) == 1
+        await until(lambda: answered.is_set() and len(hands.told) == 2)
+    assert (hands.told[1:], hands.agent.closed) == ([s.Died("broken pipe")], True)
+    assert logged
 
 
 @pytest.mark.rule("T3")
