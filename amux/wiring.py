@@ -1,4 +1,6 @@
-"""Builds what runs from Settings: the only file that knows every adapter. It decides nothing and keeps nothing."""
+"""Builds what runs from Settings: the only file that knows every adapter. It decides nothing and keeps nothing.
+
+Feishu's side, the web and SQLAlchemy are imported where they are wired: the command line must not wait for them."""
 
 import asyncio
 import os
@@ -10,20 +12,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx2
 import structlog
-import uvicorn
 
 from amux.core.errors import Refused, Unavailable, Uncertain
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot
 from amux.extensions import Provider
-from amux.feishu.cards import render
-from amux.feishu.ingress import Ingress, access
-from amux.feishu.longconn import Health, Link, LongConnection
-from amux.feishu.messenger import FeishuMessenger
-from amux.feishu.openapi import OpenApi, http_client
 from amux.providers.claude import Claude
 from amux.providers.codex import Codex
 from amux.providers.scripted import Scripted, ScriptedInWorker
@@ -36,7 +32,6 @@ from amux.runtime.receive import Receive
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import Sweep
 from amux.settings import FeishuSettings, Settings
-from amux.stores.bindings import PostgresBindings
 from amux.stores.cards import PostgresCards
 from amux.stores.hints import CeleryWaker, RedisBells, RedisNudges
 from amux.stores.inbox import RedisInbox
@@ -46,7 +41,12 @@ from amux.stores.postgres import Postgres
 from amux.stores.redis import Redis
 from amux.stores.sessions import PostgresSessions
 from amux.stores.timeline import PostgresTimeline
-from amux.web.app import create as web_app
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from amux.feishu.openapi import OpenApi
+    from amux.stores.bindings import PostgresBindings
 
 log = structlog.stdlib.get_logger()
 OPENINGS = 4  # agents that start at once in one worker
@@ -73,10 +73,16 @@ class Stores:
     leases: RedisLeases
     timeline: PostgresTimeline
     sessions: PostgresSessions
-    bindings: PostgresBindings
     cards: PostgresCards
     nudges: RedisNudges
     waker: CeleryWaker
+
+    @property
+    def bindings(self) -> "PostgresBindings":
+        """Topic Bindings, which only the Bridge reads."""
+        from amux.stores.bindings import PostgresBindings
+
+        return PostgresBindings(self.postgres)
 
     @property
     def submit(self) -> Submit:
@@ -113,7 +119,6 @@ async def stores(settings: Settings) -> AsyncIterator[Stores]:
             leases=RedisLeases(redis),
             timeline=PostgresTimeline(postgres, nudges.publish),
             sessions=PostgresSessions(postgres),
-            bindings=PostgresBindings(postgres),
             cards=PostgresCards(postgres),
             nudges=nudges,
             waker=CeleryWaker(redis),
@@ -191,6 +196,10 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
     if settings.feishu is None:
         yield None
         return
+    from amux.feishu.cards import render
+    from amux.feishu.messenger import FeishuMessenger
+    from amux.feishu.openapi import http_client
+
     async with http_client() as http:
         messenger = FeishuMessenger({settings.feishu.app_id: _api(settings.feishu, http)})
         yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render)
@@ -199,6 +208,10 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
 async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
     """Hold the bot's long connection until TERM; `ready` is called whenever it is up. Raises Refused where no bot is set
     up, or its secret is wrong."""
+    from amux.feishu.ingress import Ingress, access
+    from amux.feishu.longconn import Health, Link, LongConnection
+    from amux.feishu.openapi import http_client
+
     bot = settings.feishu
     if bot is None:
         raise Refused("There is no bot to listen for: set AMUX_FEISHU_APP_ID and AMUX_FEISHU_APP_SECRET.")
@@ -222,13 +235,17 @@ async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
 
 async def web(settings: Settings) -> None:
     """Serve the web edge until TERM."""
+    import uvicorn
+
+    from amux.web.app import create
+
     async with stores(settings) as parts:
-        app = web_app(parts.sessions, parts.attach)
+        app = create(parts.sessions, parts.attach)
         config = uvicorn.Config(app, host=settings.web_host, port=settings.web_port, log_config=None, access_log=False)
         await uvicorn.Server(config).serve()
 
 
-async def _open_id(api: OpenApi) -> str:
+async def _open_id(api: "OpenApi") -> str:
     """The bot's own id; asked again while Feishu cannot be reached."""
     wait = 0.5
     while True:
@@ -240,6 +257,8 @@ async def _open_id(api: OpenApi) -> str:
             wait = min(wait * 2, 30.0)
 
 
-def _api(bot: FeishuSettings, http: httpx2.AsyncClient) -> OpenApi:
+def _api(bot: FeishuSettings, http: "httpx2.AsyncClient") -> "OpenApi":
+    from amux.feishu.openapi import OpenApi
+
     calls = bot.calls_per_minute
     return OpenApi(http, domain=bot.domain, app=bot.app_id, secret=bot.app_secret, calls_per_minute=calls)
