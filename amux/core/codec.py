@@ -5,7 +5,7 @@ so that one bad event stops nobody (H5): lone surrogates and NUL become U+FFFD, 
 bytes. A person's own message is never cut: one that would not fit is refused before it is journaled (`fits`)."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -52,6 +52,10 @@ _encoder = msgspec.json.Encoder()
 _READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {
     kind: msgspec.json.Decoder(cls).decode for kind, (_, cls) in KINDS.items()
 }
+_READ_MANY: Mapping[str, Callable[[str], list[e.Event]]] = {
+    kind: msgspec.json.Decoder(list[cls]).decode  # type: ignore[valid-type]
+    for kind, (_, cls) in KINDS.items()
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -83,6 +87,13 @@ def encode_said(said: Said) -> tuple[str, str]:
 def fits(said: Said) -> bool:
     """Whether the event that accepts it keeps below MAX_EVENT."""
     return len(_payload(said)) <= MAX_EVENT - AROUND
+
+
+def decode_run(kind: str, version: int, payloads: Sequence[str]) -> Sequence[e.Event]:
+    """The events of rows of one kind that stand together, read as one list: half the time of reading each."""
+    if version == KINDS[kind][0]:
+        return _READ_MANY[kind](f"[{','.join(payloads)}]")
+    return [decode(kind, version, payload) for payload in payloads]
 
 
 def decode_said(kind: str, payload: str | bytes) -> Said:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -211,8 +212,17 @@ def _recorded(page: Page) -> list[Recorded]:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        events = map(codec.decode, page.kinds, map(int, page.versions), page.payloads)
-        return list(map(Recorded._make, zip(map(int, page.seqs), map(float, page.ats), events, strict=True)))
+        return list(map(Recorded._make, zip(map(int, page.seqs), map(float, page.ats), _events(page), strict=True)))
     finally:
         if collecting:
             gc.enable()
+
+
+def _events(page: Page) -> list[Event]:
+    """Read run by run: what an agent says comes in many events of one kind."""
+    events: list[Event] = []
+    for (kind, version), run in groupby(zip(page.kinds, page.versions, strict=True)):
+        start = len(events)
+        end = start + sum(1 for _ in run)
+        events += codec.decode_run(kind, int(version), page.payloads[start:end])
+    return events

@@ -45,6 +45,12 @@ def test_an_event_comes_back_as_it_was(event: e.Event) -> None:
     assert codec.decode(*codec.encode(event)) == event
 
 
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_events_of_one_kind_come_back_together(event: e.Event) -> None:
+    kind, version, payload = codec.encode(event)
+    assert list(codec.decode_run(kind, version, [payload] * 3)) == [event] * 3
+
+
 def test_every_kind_is_among_them() -> None:
     assert {type(event) for event in EVENTS} == set(codec.KIND_OF)
 
