@@ -10,7 +10,7 @@ from tests.core.faults import FAULTS, Fault
 from tests.core.heart import Heart
 
 FIRST_BUG = settings(
-    max_examples=2_000,
+    max_examples=8_000,
     stateful_step_count=40,
     phases=[Phase.generate],  # found is enough; no shrinking
     report_multiple_bugs=False,
