@@ -72,7 +72,3 @@ create index cards_nonce on cards (nonce);
 def upgrade() -> None:
     op.execute("set local lock_timeout = '4s'")
     op.execute(SCHEMA)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("this is the first schema: drop the database instead")
