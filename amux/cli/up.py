@@ -15,8 +15,8 @@ from amux.core.errors import Refused
 from amux.local.binaries import find_binaries
 from amux.local.home import running
 from amux.local.house import SERVICES, Plan, run
-from amux.local.keeper import State, Told
 from amux.local.probes import free_or_refuse
+from amux.local.restarter import State, Told
 from amux.local.services import Urls
 from amux.local.supervisor import ending_on_signals
 from amux.settings import Settings, environment, load

@@ -1,5 +1,5 @@
 """One child process that cannot outlive its parent: spawned in a session of its own, and told by the kernel to
-die with us. It never restarts anything (keeper.py does) and never reads what the child says."""
+die with us. It never restarts anything (restarter.py does) and never reads what the child says."""
 
 import asyncio
 import ctypes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from amux.local.binaries import Binaries
 from amux.local.home import Home, hold
-from amux.local.keeper import Probe, Readiness, Service, Told
 from amux.local.probes import http_answers
+from amux.local.restarter import Probe, Readiness, Service, Told
 from amux.local.services import Urls, embedded, urls
 from amux.local.supervisor import Supervisor
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from amux.core.errors import Refused
-from amux.local.keeper import Probe
+from amux.local.restarter import Probe
 
 ANSWER_SECONDS = 2.0
 POSTGRES_PROTOCOL = 3 << 16

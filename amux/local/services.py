@@ -18,8 +18,8 @@ from amux.core.errors import Refused, Unavailable
 from amux.local.binaries import Binaries, Program, find_binaries, reachable
 from amux.local.child import User, enters, spawn
 from amux.local.home import Home, fresh_sockets, hold, socket_path
-from amux.local.keeper import Service, Told, last_line
 from amux.local.probes import postgres_answers, redis_answers
+from amux.local.restarter import Service, Told, last_line
 from amux.local.supervisor import Supervisor
 
 POSTGRES, REDIS = "postgres", "redis"

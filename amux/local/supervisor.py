@@ -18,8 +18,8 @@ from typing import Self
 import amux
 from amux.core.errors import Broken, Refused, Unavailable
 from amux.local.home import Home
-from amux.local.keeper import Keeper, Readiness, Service, State, Told
 from amux.local.pids import ProcessId
+from amux.local.restarter import Readiness, Restarter, Service, State, Told
 
 TWICE_SECONDS = 1.0  # a launcher passes Ctrl-C on that the terminal has sent us already
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,25 +36,27 @@ class Supervisor:
 
     def __init__(self, home: Home, services: Sequence[Service], *, tell: Callable[[Told], None] = _say_nothing) -> None:
         self._home = home
-        self._keepers: dict[str, Keeper] = {}
+        self._restarters: dict[str, Restarter] = {}
         for service in services:
-            missing = [name for name in service.after if name not in self._keepers]
-            if missing or service.name in self._keepers:
+            missing = [name for name in service.after if name not in self._restarters]
+            if missing or service.name in self._restarters:
                 raise Broken(f"service {service.name}: listed twice, or before {missing}")
-            self._keepers[service.name] = Keeper(service, home, tell)
+            self._restarters[service.name] = Restarter(service, home, tell)
         self._group = asyncio.TaskGroup()
         self._keeping: list[asyncio.Task[None]] = []
         self._beginning: list[asyncio.Task[None]] = []
         self._warden: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> Self:
-        for name in self._keepers:
+        for name in self._restarters:
             rotate(self._home, name)
         self._warden = _warden(self._home)
         await self._group.__aenter__()
-        for keeper in self._keepers.values():
-            self._keeping.append(self._group.create_task(keeper.run(), name=f"keep {keeper.service.name}"))
-            self._beginning.append(self._group.create_task(self._begin(keeper), name=f"begin {keeper.service.name}"))
+        for restarter in self._restarters.values():
+            self._keeping.append(self._group.create_task(restarter.run(), name=f"keep {restarter.service.name}"))
+            self._beginning.append(
+                self._group.create_task(self._begin(restarter), name=f"begin {restarter.service.name}")
+            )
         return self
 
     async def __aexit__(
@@ -63,11 +65,11 @@ class Supervisor:
         try:
             if not any(
                 task.done() or task.cancelling() for task in self._keeping
-            ):  # a bug leaves no keeper to wait for
+            ):  # a bug leaves no restarter to wait for
                 await self._stop_all()
         finally:  # when the stop was broken off, too
-            for keeper in self._keepers.values():
-                keeper.kill_now()
+            for restarter in self._restarters.values():
+                restarter.kill_now()
             for task in (*self._keeping, *self._beginning):
                 task.cancel()
             try:
@@ -78,12 +80,12 @@ class Supervisor:
     @property
     def states(self) -> dict[str, State]:
         """Where every service stands."""
-        return {name: keeper.state for name, keeper in self._keepers.items()}
+        return {name: restarter.state for name, restarter in self._restarters.items()}
 
     async def ready(self) -> None:
         """Wait until every awaited service is ready. Raises Unavailable, in one line, when one is degraded."""
-        awaited = [k for k in self._keepers.values() if k.service.readiness is Readiness.awaited]
-        waits = [asyncio.create_task(_ready(keeper)) for keeper in awaited]
+        awaited = [r for r in self._restarters.values() if r.service.readiness is Readiness.awaited]
+        waits = [asyncio.create_task(_ready(restarter)) for restarter in awaited]
         try:
             for wait in asyncio.as_completed(waits):
                 await wait
@@ -117,9 +119,9 @@ class Supervisor:
 
     async def start(self, name: str) -> None:
         """Start a stopped service, or a degraded one at once. Returns when it is ready; raises Unavailable as `ready`."""
-        keeper = self._of(name)
-        keeper.start()
-        await _ready(keeper)
+        restarter = self._of(name)
+        restarter.start()
+        await _ready(restarter)
 
     async def restart(self, name: str, *, down_seconds: float = 0.0) -> None:
         """Stop a service, leave it down for `down_seconds`, start it; returns when it is ready."""
@@ -132,35 +134,35 @@ class Supervisor:
             self._warden.kill()  # before its input ends
             self._warden.communicate()
 
-    def _of(self, name: str) -> Keeper:
-        if name not in self._keepers:
-            raise Refused(f"there is no service {name}; there are {', '.join(self._keepers)}.")
-        return self._keepers[name]
+    def _of(self, name: str) -> Restarter:
+        if name not in self._restarters:
+            raise Refused(f"there is no service {name}; there are {', '.join(self._restarters)}.")
+        return self._restarters[name]
 
-    async def _begin(self, keeper: Keeper) -> None:
-        for name in keeper.service.after:
+    async def _begin(self, restarter: Restarter) -> None:
+        for name in restarter.service.after:
             await self._of(name).reaches(State.ready)
-        keeper.start()
+        restarter.start()
 
     async def _stop_all(self) -> None:
         for task in self._beginning:
             task.cancel()
         ends: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
-            for name, keeper in reversed(self._keepers.items()):
+            for name, restarter in reversed(self._restarters.items()):
                 later = [end for other, end in ends.items() if name in self._of(other).service.after]
-                ends[name] = group.create_task(_stop_after(keeper, later))
+                ends[name] = group.create_task(_stop_after(restarter, later))
 
 
-async def _stop_after(keeper: Keeper, later: Sequence[asyncio.Task[None]]) -> None:
+async def _stop_after(restarter: Restarter, later: Sequence[asyncio.Task[None]]) -> None:
     if later:
         await asyncio.wait(later)
-    await keeper.stop()
+    await restarter.stop()
 
 
-async def _ready(keeper: Keeper) -> None:
-    if await keeper.reaches(State.ready, State.degraded) is State.degraded:
-        raise Unavailable(f"{keeper.service.name} {keeper.detail}")
+async def _ready(restarter: Restarter) -> None:
+    if await restarter.reaches(State.ready, State.degraded) is State.degraded:
+        raise Unavailable(f"{restarter.service.name} {restarter.detail}")
 
 
 def _warden(home: Home) -> subprocess.Popen[bytes]:

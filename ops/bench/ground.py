@@ -19,7 +19,7 @@ from amux.core.launch import LaunchSnapshot
 from amux.local.binaries import find_binaries
 from amux.local.home import hold, running
 from amux.local.house import Plan, run
-from amux.local.keeper import Service, Told
+from amux.local.restarter import Service, Told
 from amux.local.services import Urls
 from amux.local.supervisor import Supervisor
 from amux.ports import Draft

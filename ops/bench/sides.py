@@ -17,7 +17,7 @@ from kombu.messaging import Producer
 from amux import wiring
 from amux.core.events import Outcome, OwnerOpened, TurnFinished
 from amux.core.ids import InputId, Seq, SessionKey
-from amux.local.keeper import Service
+from amux.local.restarter import Service
 from amux.settings import kombu_url
 from amux.stores.redis import Redis
 from ops.bench import other

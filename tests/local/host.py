@@ -10,7 +10,7 @@ from pathlib import Path
 from amux.core.errors import Refused, Unavailable
 from amux.local.binaries import find_binaries
 from amux.local.home import hold
-from amux.local.keeper import Service
+from amux.local.restarter import Service
 from amux.local.services import POSTGRES, REDIS, embedded, urls
 from amux.local.supervisor import Supervisor, ending_on_signals
 

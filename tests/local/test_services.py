@@ -10,10 +10,10 @@ import pytest
 from redis.asyncio import Redis
 
 from amux.core.errors import Refused, Unavailable
-from amux.local import keeper
+from amux.local import restarter
 from amux.local.binaries import SYSTEM_POSTGRES, find_binaries
 from amux.local.home import running
-from amux.local.keeper import State
+from amux.local.restarter import State
 from amux.local.services import Servers
 from tests.local.seen import inhabitants
 
@@ -111,7 +111,7 @@ async def test_data_of_another_postgres_are_refused_with_the_way_out(kept_home: 
 async def test_a_redis_that_cannot_read_its_data_says_that_they_may_go(
     kept_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "PAUSES_SECONDS", (0.02,))
+    monkeypatch.setattr(restarter, "PAUSES_SECONDS", (0.02,))
     async with Servers(kept_home):
         pass
     manifest = kept_home / "redis" / "appendonlydir" / "appendonly.aof.manifest"

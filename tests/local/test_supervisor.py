@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from amux.core.errors import Broken, Refused, Unavailable
-from amux.local import keeper
+from amux.local import restarter
 from amux.local.home import Home
-from amux.local.keeper import Probe, Readiness, Service, State, Told
 from amux.local.pids import started
+from amux.local.restarter import Probe, Readiness, Service, State, Told
 from amux.local.supervisor import Ending, Supervisor, ending_on_signals
 from tests.local.seen import inhabitants, until
 
@@ -22,7 +22,7 @@ PAUSES = (0.02, 0.04)
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "PAUSES_SECONDS", PAUSES)
+    monkeypatch.setattr(restarter, "PAUSES_SECONDS", PAUSES)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ async def test_down_for_a_while_and_up_again(home: Home, told: list[Told]) -> No
 
 
 async def test_stop_ends_a_pause_between_two_tries(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "PAUSES_SECONDS", (1000.0,))
+    monkeypatch.setattr(restarter, "PAUSES_SECONDS", (1000.0,))
     async with asyncio.timeout(5), Supervisor(home, (shell("bad", "exit 1"),)) as supervisor:
         await supervisor.reaches("bad", State.restarting)
         await supervisor.stop("bad")

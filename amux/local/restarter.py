@@ -77,7 +77,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Keeper:
+class Restarter:
     """One service and the life it is in. `run` does the work; the other methods may be called beside it."""
 
     service: Service
