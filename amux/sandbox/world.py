@@ -204,12 +204,6 @@ class World:
         since = entity.streaming_since_ms
         return since is not None and self.clock.now_ms() - since < self.pace.streaming_seconds * 1000
 
-    def end_streaming(self) -> None:
-        """Let every card that streams stop by itself now, as it does after ten minutes."""
-        for entity in list(self.entities.values()):
-            if entity.streaming_since_ms is not None:
-                self.entities[entity.id] = replace(entity, streaming_since_ms=0)
-
     def thread_of(self, message: MessageId) -> ThreadId:
         """The topic a message stands in; made, with the message as its root, where it stands in none."""
         found = self.messages[message]
