@@ -22,6 +22,7 @@ CREDENTIALS = (
     "Feishu does not accept the app's credentials. Copy App ID and App Secret from the developer console, page "
     "Credentials & Basic Info, into AMUX_FEISHU_APP_ID and AMUX_FEISHU_APP_SECRET (or feishu_app_secret in amux.toml)."
 )
+GRANT = "Grant it in the developer console, page Permissions & Scopes, and publish a version of the app."
 _REFUSED = {
     230002: "The bot is not in that chat any more: add it again.",
     232009: "That chat has been dissolved.",
@@ -56,10 +57,9 @@ def error(code: int, said: str, call: str) -> Exception:
     if code in BAD_CREDENTIALS:
         return Refused(f"{CREDENTIALS} (code {code})", key="bad_credentials")
     if code in SCOPE:
-        scopes = ", ".join(dict.fromkeys(re.findall(r"[a-z]+(?::[a-z0-9_.]+)+", said))) or "see its answer in the log"
-        return Refused(
-            f"The app lacks a permission ({scopes}): grant it in the developer console and publish a version."
-        )
+        named = scopes(said)
+        lacks = f"permission {named}" if named else "a permission that Feishu does not name"
+        return Refused(f"The app lacks {lacks} ({call}: code {code}). {GRANT}", key="missing_scope", scopes=named)
     if code in _REFUSED:
         inner = re.search(r"ErrCode:? ?(\d+)", said)
         return Refused(f"{_REFUSED[code]} ({call}: code {code}{f', {inner[1]}' if inner else ''})")
@@ -69,6 +69,11 @@ def error(code: int, said: str, call: str) -> Exception:
     if code in _OURS:
         return Broken(f"{call}: code {code}. Feishu says that we made that call wrongly; nothing was done.")
     return Uncertain(f"{call} answered an unknown code {code}; look it up and add it to amux/feishu/codes.py.")
+
+
+def scopes(said: str) -> str:
+    """The scopes that the platform's sentence names, any one of which will do; "" where it names none."""
+    return " or ".join(dict.fromkeys(re.findall(r"[a-z]+(?::[a-z0-9_.]+)+", said)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,7 @@ class OpenApi:
         self._budget = Budget(calls_per_minute)
         self._token: _Token | None = None
         self._renewing = asyncio.Lock()
+        self._lacking: set[str] = set()  # what was said already
 
     async def call(
         self,
@@ -213,7 +214,15 @@ class OpenApi:
             raise Uncertain(f"{what} may have reached Feishu: its answer (HTTP {answer.status_code}) has no code.")
         if parsed["code"]:
             log.info("feishu_code", app=self.app, call=what, code=parsed["code"], log_id=_log_id(answer.headers))
+        if parsed["code"] in codes.SCOPE:
+            self._lacks(what, codes.scopes(str(parsed.get("msg", ""))))
         return Answer(parsed["code"], parsed)
+
+    def _lacks(self, call: str, scopes: str) -> None:
+        """Say it once: whoever called may do without it, and then nobody else would learn of it."""
+        if scopes not in self._lacking:
+            self._lacking.add(scopes)
+            log.warning("feishu_missing_scope", app=self.app, call=call, scopes=scopes, remedy=codes.GRANT)
 
     def _limited(self, headers: httpx2.Headers) -> None:
         reset = headers.get("x-ogw-ratelimit-reset", "")

@@ -9,14 +9,22 @@ from pathlib import Path
 
 import anyio
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from amux.cli import agents
 from amux.cli.findings import Finding, Mark, line
 from amux.cli.reach import _redis, _server
+from amux.cli.reach import feishu as _feishu
 from amux.core.errors import Unavailable
+from amux.feishu.codes import GRANT
+from amux.feishu.openapi import AUTH_PATH
 from amux.local.binaries import find_binaries
 from amux.sandbox import feishu
 from amux.sandbox.env import sandbox_env
+from amux.settings import FeishuSettings
 from amux.stores.redis import Redis
 from tests.whole import Said, cli, program, until
 
@@ -166,6 +174,20 @@ async def test_a_wrong_app_secret_is_named(empty_home: dict[str, str]) -> None:
     assert right == ("fine", f"{address} knows the bot {feishu.CODER}", "")
     assert wrong[:2] == ("broken", f"{feishu.CODER}: Feishu does not accept the app's credentials")
     assert "into AMUX_FEISHU_APP_ID and AMUX_FEISHU_APP_SECRET" in wrong[2]
+
+
+async def test_a_missing_scope_is_named_with_its_remedy() -> None:
+    async def answer(request: Request) -> JSONResponse:
+        if request.url.path == AUTH_PATH:
+            return JSONResponse({"code": 0, "tenant_access_token": "t-1", "expire": 7200})
+        said = "Access denied. One of the following scopes is required: [application:bot.info:readonly]."
+        return JSONResponse({"code": 99991672, "msg": said}, status_code=400)
+
+    everything = Route("/{path:path}", answer, methods=["GET", "POST"])
+    async with feishu.serving(Starlette(routes=[everything])) as address:
+        finding = await _feishu(FeishuSettings(feishu.CODER, "s", address, None))
+    lacks = "The app lacks permission application:bot.info:readonly (GET /open-apis/bot/v3/info: code 99991672)"
+    assert finding == Finding(Mark.broken, "feishu", f"{feishu.CODER}: {lacks}", GRANT)
 
 
 async def test_a_wrong_app_secret_ends_the_ingress_in_one_line(

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 
 import httpx2
 import pytest
@@ -233,7 +233,32 @@ def test_every_code_says_what_to_do(code: int, expected: tuple[type[Exception], 
     error = codes.error(code, SAID, "POST /x")
     assert isinstance(error, expected[0])
     assert expected[1] in str(error)
-    assert str(code) in str(error) or code in codes.SCOPE
+    assert str(code) in str(error)
+
+
+@pytest.mark.parametrize("code", sorted(codes.SCOPE))
+def test_a_missing_scope_is_named_with_its_remedy(code: int) -> None:
+    """By its key, so that a card waits until somebody has granted it."""
+    error = codes.error(code, SAID, "POST /x")
+    assert isinstance(error, Refused)
+    assert (error.key, error.slots) == ("missing_scope", {"scopes": "im:message or im:message:send_as_bot"})
+    lacks = f"The app lacks permission im:message or im:message:send_as_bot (POST /x: code {code}). "
+    assert str(error) == lacks + codes.GRANT
+    unnamed = codes.error(code, "Access denied.", "POST /x")
+    assert str(unnamed) == f"The app lacks a permission that Feishu does not name (POST /x: code {code}). {codes.GRANT}"
+
+
+@pytest.mark.parametrize("expects", [(), codes.SCOPE], ids=["an error", "an answer"])
+async def test_the_log_names_a_missing_scope_once_and_its_remedy(expects: Collection[int]) -> None:
+    """Also where the caller does without it: nobody else would say so."""
+    async with scripted(status(400, json={"code": 99991672, "msg": SAID})) as api:
+        with capture_logs() as logged:
+            for _ in range(2):
+                with suppress(Refused):
+                    await api.call("POST", "/x", expects=expects)
+    said = [line for line in logged if line["event"] == "feishu_missing_scope"]
+    named = {"call": "POST /x", "scopes": "im:message or im:message:send_as_bot", "remedy": codes.GRANT}
+    assert said == [{"event": "feishu_missing_scope", "log_level": "warning", "app": CODER, **named}]
 
 
 async def test_an_expected_code_is_an_answer() -> None:
