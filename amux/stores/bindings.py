@@ -13,6 +13,7 @@ from amux.ports import Binding
 from amux.stores.postgres import Postgres, texts
 from amux.stores.tables import binding_aliases, bindings, compiled
 
+PATIENCE = 1.0  # seconds; ingress asks before it acknowledges (H37)
 _b, _a = bindings.c, binding_aliases.c
 _app, _chat = sa.bindparam("app", type_=sa.Text), sa.bindparam("chat", type_=sa.Text)
 _topics = sa.cast(sa.bindparam("topics", type_=sa.Text), ARRAY(sa.Text))
@@ -38,7 +39,7 @@ class PostgresBindings:
         self._postgres = postgres
 
     async def find(self, app: str, chat: str, topics: Sequence[str]) -> Sequence[Binding]:
-        rows = await self._postgres.ask(FIND, {"app": app, "chat": chat, "topics": texts(topics)})
+        rows = await self._postgres.ask(FIND, {"app": app, "chat": chat, "topics": texts(topics)}, patience=PATIENCE)
         return [_binding(*row) for row in rows]
 
     async def alias(self, binding: BindingId, topic: str) -> None:

@@ -13,6 +13,8 @@ from amux.core.inputs import Place
 from amux.ports import CardRow, Delivery
 from amux.stores.postgres import Postgres
 
+PATIENCE_OF_A_CLICK = 1.0  # seconds; whoever pressed waits for the answer
+
 TAKE = """
 insert into deliveries (session, fence) values (%s, 1)
 on conflict (session) do update set fence = deliveries.fence + 1, since = now() returning fence, position"""
@@ -64,7 +66,7 @@ class PostgresCards:
 
     async def by_nonce(self, nonce: str) -> CardRow | None:
         """The card whose buttons carry it (H24)."""
-        rows = await self._postgres.ask(BY_NONCE, (nonce,))
+        rows = await self._postgres.ask(BY_NONCE, (nonce,), patience=PATIENCE_OF_A_CLICK)
         return _row(*rows[0]) if rows else None
 
     async def make(self, delivery: Delivery, row: CardRow) -> CardRow:

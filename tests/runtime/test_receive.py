@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from amux.core.admission import Access
+from amux.core.errors import Uncertain
 from amux.core.ids import BindingId, InputId, Principal, SessionRef
 from amux.core.inputs import Authorization, Input, Origin, Place
 from amux.core.launch import LaunchSnapshot
@@ -13,6 +14,7 @@ from amux.ports import Journaled
 from amux.runtime.receive import ALPHABET, Receive, Refusal, new_session_id, title_of
 from amux.runtime.submit import Submit
 from tests.fakes import Worker, World
+from tests.runtime.house import until
 
 A, B = Principal("feishu:cli_bot:ou_a"), Principal("feishu:cli_bot:ou_b")
 FIRST = Message(
@@ -126,6 +128,23 @@ async def test_pushed_again_it_is_the_same_input(bridge: Bridge) -> None:
     twin = await bridge.push(FIRST)
     assert isinstance(first, Journaled) and isinstance(twin, Journaled)
     assert (first.session, first.fresh, twin.session, twin.fresh) == (1, True, 1, False)
+
+
+@pytest.mark.rule("D2")
+async def test_what_stands_still_ends_at_the_deadline_and_is_journaled_once(bridge: Bridge) -> None:
+    """H37: nobody may acknowledge it, Feishu pushes it again, and both come to one input."""
+    ports = Worker(bridge.world, "ingress")
+    submit = Submit(ports.inputs, ports.inbox, ports.waker)
+    receive = Receive(submit, ports.bindings, bridge.access, "local", bridge._settings, deadline=0.01)
+    ports.freeze()
+    with pytest.raises(Uncertain):
+        await receive.message(FIRST)
+    assert bridge.inputs() == []
+    ports.thaw()
+    await until(bridge.inputs)
+    twin = await bridge.push(FIRST)
+    assert isinstance(twin, Journaled) and not twin.fresh
+    assert len(bridge.inputs()) == 1
 
 
 def test_a_session_id_is_sixteen_letters_that_nobody_misreads() -> None:

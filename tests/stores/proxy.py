@@ -1,4 +1,4 @@
-"""A proxy before Postgres or Redis, which can swallow an answer, answer by itself, or be away."""
+"""A proxy before Postgres or Redis, which can swallow an answer, stand still, or be away."""
 
 import asyncio
 import shutil
@@ -20,7 +20,17 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._swallow = 0
         self._spare = 0
+        self._moves = asyncio.Event()
+        self._moves.set()
         self.away = False
+
+    def freeze(self) -> None:
+        """The server stands still, as under SIGSTOP: whatever is sent to it is taken, and not answered until `thaw`."""
+        self._moves.clear()
+
+    def thaw(self) -> None:
+        """It goes on with all that was sent meanwhile."""
+        self._moves.set()
 
     def swallow(self, answers: int = 1, *, after: int = 0) -> None:
         """So many answers are read from the server and never given on, the first `after` excepted: the client's
@@ -40,6 +50,7 @@ class Proxy:
         if self.away:
             writer.close()
             return
+        await self._moves.wait()
         if isinstance(self._server, Path):
             from_server, to_server = await asyncio.open_unix_connection(str(self._server))
         else:
@@ -60,6 +71,7 @@ class Proxy:
             while data := await reader.read(65536):
                 if answers and self._swallows(data):
                     return
+                await self._moves.wait()
                 writer.write(data)
                 await writer.drain()
 
