@@ -39,7 +39,7 @@ class Agent:
 
 AGENTS = (
     Agent("codex", codex.packaged, (codex.KEY,)),
-    Agent("claude", lambda: claude.packaged(None), claude.KEYS),
+    Agent("claude", claude.packaged, claude.KEYS),
 )
 
 

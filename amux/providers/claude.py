@@ -8,8 +8,6 @@ the SDK spells. The price: both are the SDK's inside, and its version is bounded
 
 Nothing of a person's own ~/.claude is read or written. Claude never runs a broken prompt again by itself (H56)."""
 
-import asyncio
-import importlib.util
 import os
 import shutil
 from collections.abc import Mapping
@@ -20,17 +18,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from amux.core.inputs import Permission
-from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable, Uncertain
+from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import PATIENCE, Patience
-from amux.providers.jsonrpc import Rejected
-from amux.providers.process import End, Process
+from amux.providers.opening import REMEDY, folder, greeting, installed
+from amux.providers.process import Process
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 PASSED = ("ANTHROPIC_BASE_URL", *KEYS)
-REMEDY = 'Install it with `pip install "amux[agents]"`; `amux doctor` says what is missing.'
-ENDING_SECONDS = 1.0  # between the last line of an agent and its end
 IN_USE, GONE = "is already in use", "No conversation found"
 # They reach into other conversations, start turns by themselves, or want an answer that is no yes or no.
 WITHHELD = (
@@ -71,7 +67,7 @@ class Claude:
         self._program, self._patience = program, patience
 
     async def open(self, opening: Opening, emit: Emit) -> Dialogue:
-        program = packaged(self._program)
+        program = self._program or packaged()
         if not any(name in self._env for name in KEYS):
             raise Unavailable(f"Claude needs {KEYS[0]} or {KEYS[1]}. Set it in the environment of the worker.")
         _check(opening.launch)
@@ -96,16 +92,8 @@ class Claude:
         )
         used = partial(unused.unlink, missing_ok=True)
         dialogue = Dialogue(process, native.id, self._patience, used=used, hide=self._hidden)
-        try:
+        async with greeting("Claude", process, meaning=_meaning):
             await dialogue.control.ask("initialize", seconds=self._patience.opening, hooks=None)
-        except (Uncertain, Unavailable) as error:  # nothing was said in it, so nothing is uncertain
-            raise await _unopened(process, error) from error
-        except Rejected as error:
-            await process.kill()
-            raise Unavailable(f"Claude did not open the conversation: {error.message}") from error
-        except BaseException:
-            await process.kill()
-            raise
         return dialogue
 
     def _hidden(self, text: str) -> str:
@@ -119,14 +107,9 @@ class _InUse(Exception):
     """A conversation of that id is there already."""
 
 
-def packaged(program: Path | None) -> Path:
-    """That program, or the one in the package `claude-agent-sdk`. Raises Unavailable, saying what to do, when it is missing."""
-    found = None if program else importlib.util.find_spec("claude_agent_sdk")
-    if found and found.origin:
-        program = Path(found.origin).parent / "_bundled" / "claude"
-    if program is None or not program.is_file():
-        raise Unavailable(f"The Claude program is not installed. {REMEDY}")
-    return program
+def packaged() -> Path:
+    """The program of the package `claude-agent-sdk`. Raises Unavailable, saying what to do, when it is missing."""
+    return installed("Claude", "claude_agent_sdk", "_bundled", "claude")
 
 
 def _check(launch: LaunchSnapshot) -> None:
@@ -138,13 +121,9 @@ def _check(launch: LaunchSnapshot) -> None:
 
 def _prepared(state: Path) -> Path:
     """Claude's own folder, with the shell of its tools; Claude keeps its settings and conversations there."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder("Claude", state):
         (state / "shell").write_text(SHELL, encoding="utf-8")
         (state / "shell").chmod(0o700)
-    except OSError as error:
-        told = f"Claude needs {state} for itself: {error.strerror}. Make AMUX_HOME writable for amux."
-        raise Unavailable(told) from error
     return state
 
 
@@ -185,18 +164,10 @@ def command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
     return [*line, "--input-format", "stream-json"]
 
 
-async def _unopened(process: Process, error: Exception) -> Exception:
-    """Why it did not open: its own end, where it came to one, says more than the request that failed."""
-    end: End | None = None
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ENDING_SECONDS):
-            end = await process.wait()
-    if end is None:
-        await process.kill()
-        return Unavailable(f"{error} {REMEDY}")
-    said = "\n".join(end.last_words)
-    if IN_USE in said:
+def _meaning(last_words: str) -> Exception | None:
+    """What it means that Claude ended with these while it opened."""
+    if IN_USE in last_words:
         return _InUse()
-    if GONE in said:
+    if GONE in last_words:
         return Refused(f"Claude no longer has this conversation. Start a new Session. ({GONE}.)", key="no_history")
-    return await process.failure()
+    return None

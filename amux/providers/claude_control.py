@@ -1,18 +1,13 @@
 """Claude Code's control protocol over its lines: messages one way, requests both ways, everything else handed on.
 
-Every request has a deadline, and every way in which it can come out is one of three: answered, certainly not taken, or
-unknown. It knows nothing of what is said, repeats nothing, and logs nothing."""
+It knows nothing of what is said, repeats nothing, and logs nothing. How requests of ours come out: `unanswered`."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from amux.core.errors import Uncertain
-from amux.providers.jsonrpc import Rejected
 from amux.providers.pipes import Line
 from amux.providers.process import Process
-
-NO_ERROR = 0  # its errors have words and no number
+from amux.providers.unanswered import Rejected, Unanswered
 
 
 class Control:
@@ -28,21 +23,16 @@ class Control:
     ) -> None:
         self._process, self._frame, self._asked, self._withdrawn = process, frame, asked, withdrawn
         self._numbers = count(1)
-        self._waiting: dict[str, asyncio.Future[Line]] = {}
+        self._unanswered = Unanswered(process)
 
     async def run(self) -> None:
         """Hand on what comes, in its order. When it returns, no request is open any more."""
-        async for line in self._process.lines():
-            self._take(line)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Uncertain(f"{self._process.name} ended before it answered."))
+        await self._unanswered.read(self._take)
 
     def _take(self, line: Line) -> None:
         match line:
             case {"type": "control_response", "response": {"request_id": str(number)} as response}:
-                if (answer := self._waiting.get(number)) and not answer.done():
-                    _settle(answer, response)
+                self._unanswered.settle(number, _outcome(response))
             case {"type": "control_request", "request_id": str(number), "request": dict(request)}:
                 self._asked(number, request)
             case {"type": "control_cancel_request", "request_id": str(number)}:
@@ -56,17 +46,8 @@ class Control:
         Raises Rejected when the answer is an error, Unavailable when nothing was sent, Uncertain when no answer came in
         time, or ever."""
         number = f"amux-{next(self._numbers)}"
-        answer: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        request = {"subtype": subtype, **fields}
-        try:
-            async with asyncio.timeout(seconds):
-                await self._process.send({"type": "control_request", "request_id": number, "request": request})
-                return await answer
-        except TimeoutError:
-            raise Uncertain(f"{self._process.name} did not answer {subtype} within {seconds:g} s.") from None
-        finally:
-            del self._waiting[number]
+        request = {"type": "control_request", "request_id": number, "request": {"subtype": subtype, **fields}}
+        return await self._unanswered.ask(number, request, what=subtype, seconds=seconds)
 
     async def say(self, message: Mapping[str, object]) -> None:
         """A message of people's. Raises as `Process.send` does."""
@@ -84,11 +65,11 @@ class Control:
         await self._process.send({"type": "control_response", "response": response})
 
 
-def _settle(answer: asyncio.Future[Line], response: Line) -> None:
+def _outcome(response: Line) -> Line | Rejected:
     match response:
         case {"subtype": "error"}:
-            answer.set_exception(Rejected(str(response.get("error") or "no reason given"), NO_ERROR))
+            return Rejected(str(response.get("error") or "no reason given"))
         case {"response": dict(result)}:
-            answer.set_result(result)
+            return result
         case _:
-            answer.set_result({})
+            return {}

@@ -5,17 +5,14 @@ Claude's queue holds only what was steered into the running Turn. Nothing is eve
 time is ended with its whole process tree."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from uuid import uuid4
-
-import structlog
 
 from amux.extensions import (
     Emit,
     Input,
     Prompt,
-    ProviderEvent,
     Refused,
     RequestId,
     TurnId,
@@ -24,15 +21,16 @@ from amux.extensions import (
     Verdict,
 )
 from amux.providers import claude_items, strays
+from amux.providers.audience import Audience
 from amux.providers.claude_control import Control
 from amux.providers.claude_live import Live
 from amux.providers.claude_told import Told
 from amux.providers.claude_turn import Patience, Said, Turn
-from amux.providers.jsonrpc import Rejected
+from amux.providers.life import Life, fell_silent, unless_dead, within
 from amux.providers.pipes import Line
 from amux.providers.process import Process
+from amux.providers.unanswered import Rejected
 
-log = structlog.get_logger()
 AGAIN_SECONDS = 0.2  # between two interrupts of something that is about to begin or to end
 LEAVING_SECONDS = 3.0  # Claude kills its tools and ends within 0.4 s of being asked
 
@@ -52,12 +50,12 @@ class Dialogue:
     ) -> None:
         self.native_id = native_id
         self.steering: Dialogue | None = self
-        self.told = Told(self, hide)
+        self._audience = Audience()
+        self.told = Told(self, self._audience, hide=hide)
         self.control = Control(process, frame=self.told.frame, asked=self.told.asked, withdrawn=self.told.withdrawn)
         self._process, self._patience, self._used = process, patience, used
         self._before: frozenset[int] = frozenset()  # what ran when the Turn began
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reading = asyncio.ensure_future(self._read())
+        self._life = Life(process, self.control.run, died=self.told.lose)
 
     @property
     def pid(self) -> int:
@@ -66,7 +64,7 @@ class Dialogue:
 
     def hand_over(self, emit: Emit) -> None:
         """It is open: tell what came meanwhile, and from now on at once."""
-        self.told.hand_over(emit)
+        self._audience.hand_over(emit)
 
     async def start_turn(self, turn: TurnId, prompt: Prompt) -> None:
         current = Turn(turn, Live(turn))
@@ -77,7 +75,7 @@ class Dialogue:
         self._before = strays.below(self._process)
         if await self._held(current, prompt):
             self._used()
-            self._spawn(self._watch(current))
+            self._life.beside(self._watch(current))
         elif not current.over.is_set():  # one that was stopped before it began has told its end
             self.told.turn = None
             current.close()
@@ -92,10 +90,10 @@ class Dialogue:
             self.told.turn = None
             raise
         except Uncertain:
-            await self._kill()
+            await self._life.kill()
             raise
         except TimeoutError:
-            await self._kill()
+            await self._life.kill()
             raise Uncertain(f"Claude did not begin within {self._patience.commit:g} s.") from None
 
     async def steer(self, turn: TurnId, inputs: tuple[Input, ...]) -> None:
@@ -120,7 +118,7 @@ class Dialogue:
             said.drop()
             self.told.settle()
             raise
-        if not await _within(said.queued, self._patience.receipt):
+        if not await within(said.queued, self._patience.receipt):
             await self._recall(uuid, said)
         return said
 
@@ -146,7 +144,7 @@ class Dialogue:
             async with asyncio.timeout(self._patience.stop):
                 await strays.end(self._process, known=self._before, spared=frozenset())
         except TimeoutError:
-            await self._kill()
+            await self._life.kill()
 
     async def _stop(self, over: asyncio.Event, moved: asyncio.Event, **how: object) -> None:
         """Interrupt until it is over, again at once when another queued input begins; end the process when that does not
@@ -158,82 +156,39 @@ class Dialogue:
                     with suppress(Rejected, Uncertain, Unavailable):  # it begins or ends at this moment: look again
                         await self.control.ask("interrupt", seconds=self._patience.answer, **how)
                     if not over.is_set():
-                        await _within(moved, AGAIN_SECONDS)
+                        await within(moved, AGAIN_SECONDS)
         except TimeoutError:
-            await self._kill()
+            await self._life.kill()
 
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         if asked := self.told.requests.pop(request, None):
             number, about = asked
-            with suppress(Unavailable, Uncertain):  # it died with its question
-                await self.control.reply(number, claude_items.verdict(about, verdict))
+            await unless_dead(self.control.reply(number, claude_items.verdict(about, verdict)))
 
     def extend(self, deadline: float) -> None:
         self._process.extend(deadline)
 
     async def close(self) -> None:
-        self.told.hand_over(_nobody)
-        for task in self._tasks:
-            task.cancel()
-        await self._process.stop(LEAVING_SECONDS)
-        await asyncio.shield(self._reading)
+        self._audience.leave()
+        await self._life.close(seconds=LEAVING_SECONDS)
 
     # -- what has to be done about what it tells ----------------------------------------------------------------------
 
     def stop_foreign(self) -> None:
         """What waits in the queue stays there: it is a Turn's, which is not to be stopped."""
-        self._spawn(self._stop(self.told.foreign_over, asyncio.Event()))
+        self._life.beside(self._stop(self.told.foreign_over, asyncio.Event()))
 
     def reply(self, number: str, result: dict[str, object]) -> None:
-        self._spawn(self.control.reply(number, result))
+        self._life.beside(self.control.reply(number, result))
 
     def refuse(self, number: str, subtype: str) -> None:
-        self._spawn(self.control.refuse(number, subtype))
-
-    async def _read(self) -> None:
-        """Until its output ends. Then it is dead: what had not begun is unknown, and nothing more comes."""
-        try:
-            await self.control.run()
-        except Exception:  # a fault of ours: an agent that nobody hears must not go on
-            log.exception("claude_unheard")
-            await self._process.kill()
-        end = await self._process.after_lines()
-        log.info("claude_ended", why=end.why, code=end.code)
-        self.told.lose(end.said)
+        self._life.beside(self.control.refuse(number, subtype))
 
     async def _watch(self, turn: Turn) -> None:
         """End a Turn that can no longer end by itself; a running tool and an open question are no silence (T8)."""
-        while not turn.over.is_set():
-            now = asyncio.get_running_loop().time()
-            since = now if turn.live.working or self.told.requests else self.told.heard
-            if now - since >= self._patience.silence:
-                turn.silent = True
-                await self.interrupt(turn.id)
-                return
-            await _within(turn.over, since + self._patience.silence - now)
+        if await fell_silent(turn.over, seconds=self._patience.silence, heard=lambda: self._heard(turn)):
+            turn.silent = True
+            await self.interrupt(turn.id)
 
-    async def _kill(self) -> None:
-        await self._process.kill()
-        await asyncio.shield(self._reading)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_unless_dead(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it was set in time."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
-
-
-async def _unless_dead(work: Coroutine[object, object, None]) -> None:
-    with suppress(Unavailable, Uncertain):  # the process is gone, which is told as Died
-        await work
-
-
-def _nobody(_: ProviderEvent) -> None:
-    """Hears what comes after close."""
+    def _heard(self, turn: Turn) -> float | None:
+        return None if turn.live.working or self.told.requests else self.told.heard

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from amux.extensions import Input, ItemType, Outcome, Usage, Verdict
-from amux.providers.codex_items import bounded
 from amux.providers.pipes import Line
+from amux.providers.texts import as_text, bounded
 
 REMEDIES = {
     "authentication_failed": " Check ANTHROPIC_API_KEY.",
@@ -21,8 +21,8 @@ ARGUMENTS = ("command", "file_path", "notebook_path", "path", "pattern", "query"
 def tool(name: str, arguments: Line) -> tuple[ItemType, str, str]:
     """The canonical type, title and text of a tool's call as it starts."""
     if name == "Bash":
-        return ItemType.tool, _text(arguments.get("command")), ""
-    main = next((found for key in ARGUMENTS if (found := _text(arguments.get(key)))), "")
+        return ItemType.tool, as_text(arguments.get("command")), ""
+    main = next((found for key in ARGUMENTS if (found := as_text(arguments.get(key)))), "")
     if verb := FILES.get(name):
         return ItemType.file, f"{verb} {main}", bounded(_change(arguments))
     if name.startswith("mcp__"):
@@ -35,14 +35,16 @@ def result(content: object) -> str:
     if isinstance(content, str):
         return bounded(content)
     parts = content if isinstance(content, list) else []
-    return bounded("\n".join(_text(part.get("text")) for part in parts if isinstance(part, dict) and part.get("text")))
+    return bounded(
+        "\n".join(as_text(part.get("text")) for part in parts if isinstance(part, dict) and part.get("text"))
+    )
 
 
 def question(request: Line) -> tuple[str, str]:
     """What a permission request is about, in one line: the tool and its command. Then the rest: the reason, the change."""
-    name, arguments = _text(request.get("tool_name")), _arguments(request)
+    name, arguments = as_text(request.get("tool_name")), _arguments(request)
     _, title, change = tool(name, arguments)
-    said = [_text(request.get("decision_reason")), _text(request.get("description")), change]
+    said = [as_text(request.get("decision_reason")), as_text(request.get("description")), change]
     asked = title if title.startswith(name) or name.startswith("mcp__") else f"{name}: {title}"
     return asked, "\n".join(filter(None, said))
 
@@ -61,7 +63,7 @@ def verdict(request: Line, given: Verdict) -> dict[str, object]:
 def _rule(request: Line) -> dict[str, object]:
     rules: object = [{"toolName": request["tool_name"]}]
     if request["tool_name"] == "Bash":
-        rules = [{"toolName": "Bash", "ruleContent": _text(_arguments(request).get("command"))}]
+        rules = [{"toolName": "Bash", "ruleContent": as_text(_arguments(request).get("command"))}]
     for suggested in request.get("permission_suggestions") or ():
         if suggested.get("type") == "addRules" and suggested.get("behavior") == "allow":
             rules = suggested["rules"]
@@ -97,30 +99,26 @@ def usage(spent: Mapping[str, object]) -> Usage:
 
 def outcome(ended: Line) -> tuple[Outcome, str]:
     """How a native turn ended, and Claude's word for a failure. `subtype` and `is_error` say less than they seem to."""
-    reason = _text(ended.get("terminal_reason"))
+    reason = as_text(ended.get("terminal_reason"))
     if reason == "completed" or (not reason and not ended.get("is_error")):
         return Outcome.completed, ""
     if reason.startswith("aborted"):
         return Outcome.interrupted, ""
-    return Outcome.failed, reason or _text(ended.get("subtype")) or "other"
+    return Outcome.failed, reason or as_text(ended.get("subtype")) or "other"
 
 
 def readable(text: object) -> str:
     """A message without the address of the model server, which may hold more than people should see."""
-    return URL.sub("[address]", _text(text)).strip()
+    return URL.sub("[address]", as_text(text)).strip()
 
 
 def _change(arguments: Line) -> str:
     if "new_string" in arguments:
-        gone, come = _text(arguments.get("old_string")), _text(arguments["new_string"])
+        gone, come = as_text(arguments.get("old_string")), as_text(arguments["new_string"])
         return "\n".join([*(f"-{line}" for line in gone.splitlines()), *(f"+{line}" for line in come.splitlines())])
-    return _text(arguments.get("content")) or _text(arguments.get("new_source"))
+    return as_text(arguments.get("content")) or as_text(arguments.get("new_source"))
 
 
 def _arguments(request: Line) -> Line:
     arguments = request.get("input")
     return arguments if isinstance(arguments, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -12,17 +12,16 @@ import structlog
 
 from amux.extensions import (
     Died,
-    Emit,
     ForeignTurnBegan,
     ForeignTurnEnded,
     Outcome,
     PermissionAsked,
-    ProviderEvent,
     RequestId,
     TurnEnded,
     Verdict,
 )
 from amux.providers import claude_items
+from amux.providers.audience import Audience
 from amux.providers.claude_turn import Turn
 from amux.providers.pipes import Line
 
@@ -39,10 +38,10 @@ class Hands(Protocol):
 
 
 class Told:
-    """What is known of a conversation, and who is told. `turn` is the one that is open; `heard` is when something last came,
+    """What is known of a conversation. `turn` is the one that is open; `heard` is when something last came,
     in seconds of the event loop; `hide` takes secrets out of a text for people."""
 
-    def __init__(self, hands: Hands, hide: Callable[[str], str]) -> None:
+    def __init__(self, hands: Hands, audience: Audience, *, hide: Callable[[str], str]) -> None:
         self.turn: Turn | None = None
         self.foreign_over = asyncio.Event()
         self.foreign_over.set()
@@ -50,14 +49,7 @@ class Told:
         self.heard = 0.0
         self._hands, self._hide = hands, hide
         self._foreign = ""  # the native turn that nobody asked for and that runs now
-        self._kept: list[ProviderEvent] = []  # what is told before somebody listens
-        self._emit: Emit = self._kept.append
-
-    def hand_over(self, emit: Emit) -> None:
-        """From now on to this listener, and what came meanwhile too (G7)."""
-        self._emit = emit
-        for event in self._kept:
-            emit(event)
+        self._tell = audience.tell
 
     def begin(self, turn: Turn) -> None:
         self.turn, self.heard = turn, asyncio.get_running_loop().time()
@@ -67,7 +59,7 @@ class Told:
         if self.turn:
             self.turn.lose(f"Claude {how} before it began this.")
         self.foreign_over.set()
-        self._emit(Died(f"Claude {how}."))
+        self._tell(Died(f"Claude {how}."))
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -95,7 +87,7 @@ class Told:
         if answers and not frame.get("aborted"):
             current.answering()
         for event in current.live.take(frame):
-            self._emit(event)
+            self._tell(event)
 
     def _fate(self, uuid: str, state: str) -> None:
         """A word on one input. `cancelled` of one that began says only how its native turn ended: the result does that."""
@@ -119,12 +111,12 @@ class Told:
             return
         self._foreign = str(frame["uuid"])
         self.foreign_over.clear()
-        self._emit(ForeignTurnBegan(self._foreign, "unasked"))
+        self._tell(ForeignTurnBegan(self._foreign, "unasked"))
         self._hands.stop_foreign()
 
     def _foreign_ended(self) -> None:
         if self._foreign:
-            self._emit(ForeignTurnEnded(self._foreign))
+            self._tell(ForeignTurnEnded(self._foreign))
             self._foreign = ""
             self.foreign_over.set()
 
@@ -149,10 +141,10 @@ class Told:
         self.requests.clear()
         outcome, reason, detail = _how(current)
         for item in current.live.end(outcome):
-            self._emit(item)
+            self._tell(item)
         unhandled = current.unhandled()
         current.close()
-        self._emit(TurnEnded(current.id, outcome, reason, self._hide(detail), current.spent, unhandled))
+        self._tell(TurnEnded(current.id, outcome, reason, self._hide(detail), current.spent, unhandled))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +156,7 @@ class Told:
             case "can_use_tool" if current and current.running and not current.stopping:
                 request = RequestId(f"{current.id}-{number}")
                 self.requests[request] = number, about
-                self._emit(PermissionAsked(current.id, request, *claude_items.question(about)))
+                self._tell(PermissionAsked(current.id, request, *claude_items.question(about)))
             case "can_use_tool":
                 self._hands.reply(number, claude_items.verdict(about, Verdict.deny))
             case subtype:

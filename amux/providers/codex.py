@@ -3,25 +3,21 @@
 One app-server process a Session, behind its Guard. It reaches its model by OPENAI_BASE_URL with OPENAI_API_KEY, which its
 tools do not see. Nothing of a person's own ~/.codex is read or written."""
 
-import asyncio
-import importlib.util
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from amux.core.inputs import Permission
-from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable, Uncertain
+from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable
 from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import PATIENCE, Patience
-from amux.providers.jsonrpc import Rejected
+from amux.providers.opening import REMEDY, folder, greeting, installed
 from amux.providers.pipes import Line
 from amux.providers.process import Process
+from amux.providers.unanswered import Rejected
 
 OPENAI = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
-REMEDY = 'Install it with `pip install "amux[agents]"`; `amux doctor` says what is missing.'
-ENDING_SECONDS = 0.5  # between the last line of an agent and its end
 CLIENT = {"name": "amux", "title": "amux", "version": "0.1"}
 PERMISSIONS = {
     Permission.bypass: {"approvalPolicy": "never", "sandbox": "danger-full-access"},
@@ -70,16 +66,8 @@ class Codex:
             remedy=REMEDY,
         )
         thread = Thread(process, self._patience)
-        try:
+        async with greeting("Codex", process):
             await self._greet(thread, opening)
-        except (Uncertain, Unavailable) as error:  # nothing was said in it, so nothing is uncertain
-            raise await _unopened(process, error) from error
-        except Rejected as error:
-            await process.kill()
-            raise Unavailable(f"Codex did not open the conversation: {error.message}") from error
-        except BaseException:
-            await process.kill()
-            raise
         thread.hand_over(emit)
         return thread
 
@@ -122,22 +110,14 @@ class Codex:
 
 def packaged() -> Path:
     """The program of the package `openai-codex-cli-bin`. Raises Unavailable, saying what to do, when it is missing."""
-    found = importlib.util.find_spec("codex_cli_bin")
-    program = Path(found.origin).parent / "bin" / "codex" if found and found.origin else None
-    if program is None or not program.is_file():
-        raise Unavailable(f"The Codex program is not installed. {REMEDY}")
-    return program
+    return installed("Codex", "codex_cli_bin", "bin", "codex")
 
 
 def _configured(state: Path, base_url: str) -> Path:
     """Codex's own folder with our configuration in it; Codex writes into both, so they are the Session's own."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder("Codex", state):
         text = CONFIG.format(base_url=json.dumps(base_url), key=KEY)
         (state / "config.toml").write_text(text, encoding="utf-8")
-    except OSError as error:
-        told = f"Codex needs {state} for itself: {error.strerror}. Make AMUX_HOME writable for amux."
-        raise Unavailable(told) from error
     return state
 
 
@@ -149,13 +129,3 @@ def _settings(launch: LaunchSnapshot) -> dict[str, object]:
     if launch.effort:
         settings["config"] = {"model_reasoning_effort": launch.effort}
     return settings
-
-
-async def _unopened(process: Process, error: Exception) -> Unavailable:
-    """Why it did not open: its own end, where it came to one, says more than the request that failed."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ENDING_SECONDS):
-            await process.wait()
-            return await process.failure()
-    await process.kill()
-    return Unavailable(f"{error} {REMEDY}")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from amux.extensions import Input, ItemId, ItemSeen, ItemStatus, ItemType, TurnId, Usage
 from amux.providers.pipes import Line
+from amux.providers.texts import as_text, bounded
 
 REMEDIES = {
     401: " Check OPENAI_API_KEY.",
     404: " Start a Session with a model that OPENAI_BASE_URL serves.",
 }
 URL = re.compile(r",? ?url: \S+")
-MAX_TEXT = 20_000  # characters kept of a command's output or of a diff: its beginning and its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ def _described(item: Line) -> tuple[ItemType | None, str, str]:
     kind, title, text = None, "", ""
     match item.get("type"):
         case "agentMessage" | "plan":
-            kind, text = ItemType.message, _text(item.get("text"))
+            kind, text = ItemType.message, as_text(item.get("text"))
         case "reasoning":
-            kind, text = ItemType.reasoning, "\n\n".join(map(_text, item.get("summary") or ()))
+            kind, text = ItemType.reasoning, "\n\n".join(map(as_text, item.get("summary") or ()))
         case "commandExecution":
-            kind, title = ItemType.tool, command(_text(item.get("command")))
-            text = bounded(_text(item.get("aggregatedOutput")))
+            kind, title = ItemType.tool, command(as_text(item.get("command")))
+            text = bounded(as_text(item.get("aggregatedOutput")))
         case "fileChange":
             kind, title, text = ItemType.file, paths(item), bounded(diff(item))
         case "mcpToolCall" | "dynamicToolCall":
             kind, text = ItemType.tool, bounded(_result(item))
-            title = ".".join(_text(item[part]) for part in ("server", "namespace", "tool") if item.get(part))
+            title = ".".join(as_text(item[part]) for part in ("server", "namespace", "tool") if item.get(part))
         case "webSearch":
-            kind, title = ItemType.tool, f"search: {_text(item.get('query'))}"
+            kind, title = ItemType.tool, f"search: {as_text(item.get('query'))}"
         case "imageView":
-            kind, title = ItemType.tool, f"view {_text(item.get('path'))}"
+            kind, title = ItemType.tool, f"view {as_text(item.get('path'))}"
         case "contextCompaction":
             kind, title = ItemType.notice, "context compacted"
     return kind, title, text
@@ -95,13 +95,13 @@ def failure(error: object) -> tuple[str, str]:
     reason, about = next(iter(info.items())) if isinstance(info, dict) and info else (info, None)
     status = about.get("httpStatusCode") if isinstance(about, dict) else None
     remedy = REMEDIES.get(status, "") if isinstance(status, int) else ""
-    return _text(reason) or "other", f"{_readable(error.get('message'))}{remedy}"
+    return as_text(reason) or "other", f"{_readable(error.get('message'))}{remedy}"
 
 
 def question(params: Line, item: ItemSeen | None) -> tuple[str, str]:
     """What a permission request is about, in one line, and the rest: Codex's reason, or the change itself."""
-    asked = command(_text(params.get("command"))) or (item.title if item else "") or "change files"
-    return asked, _text(params.get("reason")) or (item.text if item else "")
+    asked = command(as_text(params.get("command"))) or (item.title if item else "") or "change files"
+    return asked, as_text(params.get("reason")) or (item.text if item else "")
 
 
 def message(inputs: tuple[Input, ...], note: str) -> dict[str, object]:
@@ -128,38 +128,26 @@ def command(line: str) -> str:
 
 def paths(item: Line) -> str:
     """What a file change touches: `add a.py, update b.py`."""
-    return ", ".join(f"{_kind(change)} {_text(change.get('path'))}" for change in item.get("changes") or ())
+    return ", ".join(f"{_kind(change)} {as_text(change.get('path'))}" for change in item.get("changes") or ())
 
 
 def diff(item: Line) -> str:
-    return "\n".join(_text(change.get("diff")) for change in item.get("changes") or ())
-
-
-def bounded(text: str) -> str:
-    """At most MAX_TEXT characters, and how many are left out."""
-    if len(text) <= MAX_TEXT:
-        return text
-    half = MAX_TEXT // 2
-    return f"{text[:half]}\n[{len(text) - MAX_TEXT} characters left out]\n{text[-half:]}"
+    return "\n".join(as_text(change.get("diff")) for change in item.get("changes") or ())
 
 
 def _kind(change: Line) -> str:
     kind = change.get("kind")
-    return _text(kind.get("type") if isinstance(kind, dict) else kind) or "change"
+    return as_text(kind.get("type") if isinstance(kind, dict) else kind) or "change"
 
 
 def _result(item: Line) -> str:
     result, error = item.get("result"), item.get("error")
     if isinstance(error, dict):
-        return _text(error.get("message"))
+        return as_text(error.get("message"))
     parts = (result.get("content") if isinstance(result, dict) else item.get("contentItems")) or ()
-    return "\n".join(_text(part.get("text")) for part in parts if isinstance(part, dict) and part.get("text"))
+    return "\n".join(as_text(part.get("text")) for part in parts if isinstance(part, dict) and part.get("text"))
 
 
 def _readable(value: object) -> str:
     """A message without the address of the model server, which may hold more than people should see."""
-    return URL.sub("", _text(value))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return URL.sub("", as_text(value))

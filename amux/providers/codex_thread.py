@@ -5,16 +5,12 @@ id that it was sent with. A native turn has one end, `turn/completed`. Nothing i
 not do in time is ended with its whole process tree."""
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
-
-import structlog
 
 from amux.extensions import (
     Emit,
     Input,
     Prompt,
-    ProviderEvent,
     Refused,
     RequestId,
     TurnId,
@@ -23,13 +19,15 @@ from amux.extensions import (
     Verdict,
 )
 from amux.providers import codex_items, strays
+from amux.providers.audience import Audience
 from amux.providers.codex_told import Told
 from amux.providers.codex_turn import Patience, Turn
-from amux.providers.jsonrpc import CallId, Peer, Rejected
+from amux.providers.jsonrpc import CallId, Peer
+from amux.providers.life import Life, fell_silent, unless_dead, within
 from amux.providers.pipes import Line
 from amux.providers.process import Process
+from amux.providers.unanswered import Rejected
 
-log = structlog.get_logger()
 DECISIONS = {Verdict.allow: "accept", Verdict.always: "acceptForSession", Verdict.deny: "decline"}
 HELPERS = frozenset({"codex-code-mode-host"})  # Codex's own, which it does not start again
 AGAIN_SECONDS = 0.05  # between two looks at something that is about to happen
@@ -41,12 +39,11 @@ class Thread:
 
     def __init__(self, process: Process, patience: Patience) -> None:
         self.steering: Thread | None = self
-        self._process, self._patience = process, patience
-        self._told = Told(self)
+        self._process, self._patience, self._audience = process, patience, Audience()
+        self._told = Told(self, self._audience)
         self.peer = Peer(process, notice=self._told.noticed, asked=self._told.asked)
         self._before: frozenset[int] = frozenset()  # what ran when the Turn began
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reading = asyncio.ensure_future(self._read())
+        self._life = Life(process, self.peer.run, died=self._told.died)
 
     @property
     def native_id(self) -> str:
@@ -64,17 +61,7 @@ class Thread:
 
     def hand_over(self, emit: Emit) -> None:
         """It is open: tell what came meanwhile, and from now on at once."""
-        self._told.hand_over(emit)
-
-    async def _read(self) -> None:
-        try:
-            await self.peer.run()
-        except Exception:  # a fault of ours: an agent that nobody hears must not go on
-            log.exception("codex_unheard")
-            await self._process.kill()
-        end = await self._process.after_lines()
-        log.info("codex_ended", why=end.why, code=end.code)
-        self._told.died(end.said)
+        self._audience.hand_over(emit)
 
     # -- what it is asked to do ---------------------------------------------------------------------------------------
 
@@ -96,7 +83,7 @@ class Thread:
             raise
         finally:
             self._told.acknowledge(current, native)
-        self._spawn(self._watch(current))
+        self._life.beside(self._watch(current))
         await self._until_held(held)
 
     async def _until_held(self, held: asyncio.Future[bool]) -> None:
@@ -136,43 +123,40 @@ class Thread:
         except Unavailable:  # it is dead, and so are its tools
             return
         except (Rejected, Uncertain, TimeoutError):
-            await self._kill()
+            await self._life.kill()
 
     async def _stop(self, native: str, over: asyncio.Event) -> None:
         """Ask until it is over; the caller sets the deadline. While a turn begins, Codex denies that it runs (H45)."""
         while not over.is_set():
             with suppress(Rejected):
                 await self._ask("turn/interrupt", turnId=native)
-            await _within(over, AGAIN_SECONDS)
+            await within(over, AGAIN_SECONDS)
 
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         number = self._told.take(request)
         if number is not None:
-            await _unless_dead(self.peer.reply(number, {"decision": DECISIONS[verdict]}))
+            await unless_dead(self.peer.reply(number, {"decision": DECISIONS[verdict]}))
 
     def extend(self, deadline: float) -> None:
         self._process.extend(deadline)
 
     async def close(self) -> None:
-        self._told.hand_over(_nobody)
-        for task in self._tasks:
-            task.cancel()
-        await self._process.stop(LEAVING_SECONDS)
-        await asyncio.shield(self._reading)
+        self._audience.leave()
+        await self._life.close(seconds=LEAVING_SECONDS)
 
     # -- what it does by itself ---------------------------------------------------------------------------------------
 
     def reject(self, native: str) -> None:
-        self._spawn(self._reject(native))
+        self._life.beside(self._reject(native))
 
     def rest(self) -> None:
-        self._spawn(self.pause_goal())
+        self._life.beside(self.pause_goal())
 
     def decline(self, number: CallId) -> None:
-        self._spawn(self.peer.reply(number, {"decision": DECISIONS[Verdict.deny]}))
+        self._life.beside(self.peer.reply(number, {"decision": DECISIONS[Verdict.deny]}))
 
     def refuse(self, number: CallId, method: str) -> None:
-        self._spawn(self.peer.refuse(number, method))
+        self._life.beside(self.peer.refuse(number, method))
 
     async def _reject(self, native: str) -> None:
         await self.pause_goal()  # first, or it would begin the next one
@@ -181,7 +165,7 @@ class Thread:
                 async with asyncio.timeout(self._patience.stop):
                     await self._stop(native, over)
             except TimeoutError:
-                await self._kill()
+                await self._life.kill()
 
     async def pause_goal(self) -> None:
         """Let Codex continue nothing by itself. Also before the thread is loaded; without a goal it does nothing."""
@@ -190,39 +174,13 @@ class Thread:
 
     async def _watch(self, turn: Turn) -> None:
         """End a Turn that can no longer end by itself; a running tool and an open question are no silence (T8)."""
-        while not turn.over.is_set():
-            now = asyncio.get_running_loop().time()
-            since = now if turn.working or self._told.asking else self._told.heard
-            if now - since >= self._patience.silence:
-                turn.silent = True
-                await self.interrupt(turn.id)
-                return
-            await _within(turn.over, since + self._patience.silence - now)
+        if await fell_silent(turn.over, seconds=self._patience.silence, heard=lambda: self._heard(turn)):
+            turn.silent = True
+            await self.interrupt(turn.id)
 
-    async def _kill(self) -> None:
-        await self._process.kill()
-        await asyncio.shield(self._reading)
+    def _heard(self, turn: Turn) -> float | None:
+        return None if turn.working or self._told.asking else self._told.heard
 
     async def _ask(self, method: str, **params: object) -> Line:
         about = {"threadId": self.native_id, **params}
         return await self.peer.ask(method, about, seconds=self._patience.answer)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_unless_dead(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
-
-async def _unless_dead(work: Coroutine[object, object, None]) -> None:
-    with suppress(Unavailable, Uncertain):  # the process is gone, which is told as Died
-        await work
-
-
-def _nobody(_: ProviderEvent) -> None:
-    """Hears what comes after close."""

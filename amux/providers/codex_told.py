@@ -13,7 +13,6 @@ import structlog
 
 from amux.extensions import (
     Died,
-    Emit,
     ForeignTurnBegan,
     ForeignTurnEnded,
     ItemId,
@@ -25,6 +24,7 @@ from amux.extensions import (
     Uncertain,
 )
 from amux.providers import codex_items
+from amux.providers.audience import Audience
 from amux.providers.codex_turn import Turn
 from amux.providers.jsonrpc import CallId
 from amux.providers.pipes import Line
@@ -54,25 +54,17 @@ class Hands(Protocol):
 class Told:
     """One thread's story, by its `native_id`; `turn` is the one that runs or is being started."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: Hands, audience: Audience) -> None:
         self.native_id = ""
         self.turn: Turn | None = None
         self.foreign: dict[str, asyncio.Event] = {}  # set when it is over
         self.total: codex_items.Totals | None = None
         self.heard = 0.0  # when something was last told, in the event loop's time
         self._hands = hands
-        self._kept: list[ProviderEvent] = []  # what is told before somebody listens
-        self._emit: Emit = self._kept.append
+        self._tell = audience.tell
         self._turns: dict[str, Turn] = {}
         self._early: list[Callable[[], None]] = []
         self._requests: dict[RequestId, CallId] = {}
-
-    def hand_over(self, emit: Emit) -> None:
-        """Somebody listens from now on; what was told before comes first (G7)."""
-        kept, self._emit = self._kept, emit
-        self._kept = []
-        for event in kept:
-            emit(event)
 
     @property
     def asking(self) -> bool:
@@ -107,7 +99,7 @@ class Told:
             self.turn.lose(Uncertain(f"Codex {said} before it showed that it holds this."))
         for over in self.foreign.values():
             over.set()
-        self._emit(Died(f"Codex {said}."))
+        self._tell(Died(f"Codex {said}."))
 
     def noticed(self, method: str, params: Line) -> None:
         """One notice. What cannot be read is passed over, and logged by name."""
@@ -136,10 +128,10 @@ class Told:
                 self._follow(self._turns[native], method, params)
             case "turn/completed" if native in self.foreign:
                 self.foreign.pop(native).set()
-                self._emit(ForeignTurnEnded(native))
+                self._tell(ForeignTurnEnded(native))
             case "turn/started" if native not in self.foreign:
                 self.foreign[native] = asyncio.Event()
-                self._emit(ForeignTurnBegan(native, "unasked"))
+                self._tell(ForeignTurnBegan(native, "unasked"))
                 self._hands.reject(native)
 
     def _too_early(self, native: str) -> bool:
@@ -153,14 +145,14 @@ class Told:
             case "item/completed" if params["item"].get("type") == "userMessage":
                 turn.holds(str(params["item"].get("clientId")))
             case "item/started":
-                self._tell(turn.open(codex_items.begun(turn.id, params["item"])))
+                self._show(turn.open(codex_items.begun(turn.id, params["item"])))
             case "item/completed":
                 turn.close(ItemId(str(params["item"]["id"])))
-                self._tell(codex_items.done(turn.id, params["item"]))
+                self._show(codex_items.done(turn.id, params["item"]))
             case "item/agentMessage/delta":
-                self._emit(turn.stream(ItemId(str(params["itemId"])), str(params["delta"])))
+                self._tell(turn.stream(ItemId(str(params["itemId"])), str(params["delta"])))
             case "error" if params.get("willRetry"):
-                self._emit(codex_items.retried(turn.id, params["error"]))
+                self._tell(codex_items.retried(turn.id, params["error"]))
 
     def _end(self, turn: Turn, native: Line) -> None:
         outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)
@@ -168,10 +160,10 @@ class Told:
         if turn.silent:
             outcome, reason, detail = Outcome.failed, "silent", "The model showed no sign of life for too long."
         for item in turn.end(outcome):
-            self._emit(item)
+            self._tell(item)
         self.turn = None
         usage = turn.spent.usage() if turn.spent else None
-        self._emit(TurnEnded(turn.id, outcome, reason, detail, usage))
+        self._tell(TurnEnded(turn.id, outcome, reason, detail, usage))
 
     def _count(self, native: str, counted: Line) -> None:
         """Totals of the thread, told again at a resume under an old turn's id: never a sum of what is told."""
@@ -182,9 +174,9 @@ class Told:
             self.turn.before = total
         self.total = total
 
-    def _tell(self, event: ProviderEvent | None) -> None:
+    def _show(self, event: ProviderEvent | None) -> None:
         if event:
-            self._emit(event)
+            self._tell(event)
 
     def asked(self, number: CallId, method: str, params: Line) -> None:
         """One request of Codex's. It waits for ever, so each is answered: by a person, or at once."""
@@ -200,4 +192,4 @@ class Told:
             request = RequestId(f"{turn.id}-{number}")  # Codex counts from 0 in each process, and a Turn has one
             self._requests[request] = number
             title, detail = codex_items.question(params, turn.opened(ItemId(str(params.get("itemId")))))
-            self._emit(PermissionAsked(turn.id, request, title, detail))
+            self._tell(PermissionAsked(turn.id, request, title, detail))
