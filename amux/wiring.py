@@ -202,7 +202,7 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
 
     async with http_client() as http:
         messenger = FeishuMessenger({settings.feishu.app_id: _api(settings.feishu, http)})
-        yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render)
+        yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render, settings.lease)
 
 
 async def ingress(settings: Settings, ready: Callable[[], None]) -> None:

@@ -3,10 +3,11 @@
 A card's row is written before the card is sent, with a uuid that never changes, and its sequence comes from the
 Timeline's position: so a crash between send and save makes no second card, and an older state never lands last."""
 
+import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -23,7 +24,6 @@ log = structlog.stdlib.get_logger()
 
 STEPS = 64  # sequences of one event, so that a state may be sent again without a new event
 INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
-AT_WORK = 15.0  # seconds for which a sign of life counts
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
 FINAL = "final"
 MENDABLE = frozenset({"bad_credentials", "missing_scope"})  # by a person: the card waits for it
@@ -38,7 +38,8 @@ Render = Callable[[View, str], Sequence[Mapping[str, object]]]
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """What every deliverer of this process shares."""
+    """What every deliverer of this process shares. `lease`: seconds after its last sign of life in which a deliverer is
+    missed; while it works it gives three of them in that time, whatever it waits for."""
 
     attach: Attach
     cards: Cards
@@ -46,22 +47,42 @@ class Deliver:
     waker: Waker
     messenger: Messenger
     render: Render
+    lease: float
 
     async def deliver(self, session: SessionKey) -> None:
         """Show this Session until everything is shown. Another that took over ends it quietly."""
-        await self.sign(session, seconds=AT_WORK)
         try:
-            delivery = await self.cards.take(session)
-            rows = {row.slot: row for row in await self.cards.rows(session)}
-            await Deliverer(self, delivery, rows).run()
+            async with self._at_work(session):
+                delivery = await self.cards.take(session)
+                rows = {row.slot: row for row in await self.cards.rows(session)}
+                await Deliverer(self, delivery, rows).run()
         except Stale:
             log.info("deliverer_stale", session=session)
         except (Unavailable, Uncertain) as why:  # the sweep asks again
             log.warning("not_delivered", session=session, why=str(why))
-        finally:
-            await self.sign(session, seconds=0)
 
-    async def sign(self, session: SessionKey, *, seconds: float) -> None:
+    @contextlib.asynccontextmanager
+    async def _at_work(self, session: SessionKey) -> AsyncIterator[None]:
+        """Signs of life beside the work, which may wait long: for Feishu's limits, or for news."""
+        await self._sign(session, seconds=self.lease)
+        beating, ours = asyncio.get_running_loop().create_task(self._beat(session)), True
+        try:
+            yield
+        except Stale:  # the sign that stands is the other's
+            ours = False
+            raise
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+            if ours:
+                await self._sign(session, seconds=0)
+
+    async def _beat(self, session: SessionKey) -> None:
+        while True:
+            await asyncio.sleep(self.lease / 3)
+            await self._sign(session, seconds=self.lease)
+
+    async def _sign(self, session: SessionKey, *, seconds: float) -> None:
         """A sign of life, or of its end. Only a hint: without Redis the work goes on."""
         with contextlib.suppress(Unavailable):
             await self.waker.delivering(session, seconds=seconds)
@@ -77,7 +98,6 @@ class Deliverer:
     board: Board = field(default_factory=Board)
     position: Seq = field(init=False)
     _shown: dict[str, tuple[str, float]] = field(default_factory=dict)  # slot: its grade, and when it was sent
-    _alive: float = 0.0
 
     def __post_init__(self) -> None:
         self.position = self.delivery.position
@@ -89,17 +109,10 @@ class Deliverer:
                 for one in recorded:
                     self.board.apply(one.seq, one.at, one.event)
                     self.position = one.seq
-                await self._sign_of_life()
                 await self._show()
                 if self.board.settled() and not self.board.changed:
                     await self.house.cards.advance(self.delivery, self.position, done=True)
                     return
-
-    async def _sign_of_life(self) -> None:
-        now = time.monotonic()
-        if now - self._alive > AT_WORK / 3:
-            self._alive = now
-            await self.house.sign(self.delivery.session, seconds=AT_WORK)
 
     async def _show(self) -> None:
         for slot in sorted(self.board.changed):

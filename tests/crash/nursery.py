@@ -23,19 +23,17 @@ from amux import wiring
 from amux.core.ids import SessionRef
 from amux.feishu.ingress import Ingress, access
 from amux.feishu.openapi import OpenApi, http_client
-from amux.runtime import deliver, failpoints
+from amux.runtime import failpoints
 from amux.runtime.receive import Receive
 from amux.settings import load
 
 IMPORTED = (celery.bin.celery, celery.concurrency.thread, kombu.transport.redis, workers.schedule)
 WORKER = "worker -P threads -c 4 -n {name}@%h --without-gossip --without-mingle --without-heartbeat -l warning"
 PR_SET_PDEATHSIG = 1
-DELIVERER_SECONDS = 2.0
 
 
 def work(name: str, queues: str) -> None:
-    """A worker of the product, as `amux serve` starts it; a deliverer that died is missed sooner."""
-    deliver.AT_WORK = DELIVERER_SECONDS
+    """A worker of the product, as `amux serve` starts it."""
     from workers.app import app  # noqa: PLC0415 - it reads the settings of this child
 
     app.worker_main([*WORKER.format(name=name).split(), "-Q", queues])

@@ -16,7 +16,8 @@ from amux.core.view import AskView, ReceiptView, TurnView
 from amux.ports import Append, CardRow, Fence
 from amux.runtime import deliver, failpoints
 from amux.runtime.attach import Attach
-from amux.runtime.deliver import AT_WORK, INTERVAL, STEPS, UUID_HOUR, Deliver
+from amux.runtime.deliver import INTERVAL, STEPS, UUID_HOUR, Deliver
+from amux.runtime.sweep import PATIENCE, Sweep
 from tests.build import TOPIC, rights, said
 from tests.fakes import BIRTH, Crashed, FakeClock, Worker, World
 from tests.runtime.feishu import FakeFeishu, FakeMessenger, Fuse
@@ -25,6 +26,7 @@ from tests.runtime.house import until
 T1, T2 = TurnId(1), TurnId(2)
 ONE, TWO = (said("user_a", id=f"feishu:cli_bot:om_{n}") for n in (1, 2))
 BY_B = said("user_b", id="feishu:cli_bot:om_b")
+LEASE = 15.0
 LONG = "x" * 25  # of ten a card
 
 
@@ -91,7 +93,7 @@ class Room:
         for queue in self.world.followers.get(self.session, ()):
             queue.put_nowait(())
 
-    def deliverer(self, steps: int = 1_000_000) -> Deliver:
+    def deliverer(self, steps: int = 1_000_000, *, lease: float = LEASE) -> Deliver:
         """A new process; it is killed at that step."""
         self.ports = ports = Worker(self.world, "d1")
         fuse = Fuse(self.world, steps=steps)
@@ -101,7 +103,7 @@ class Room:
         ports.postgres = fuse
         self.messenger = FakeMessenger(self.feishu, fuse)
         attach = Attach(ports.timeline, ports.nudges)
-        return Deliver(attach, ports.cards, ports.bindings, ports.waker, self.messenger, render)
+        return Deliver(attach, ports.cards, ports.bindings, ports.waker, self.messenger, render, lease)
 
     async def deliver(self, steps: int = 1_000_000) -> None:
         await self.deliverer(steps).deliver(self.session)
@@ -344,6 +346,85 @@ async def test_a_thawed_deliverer_stops_and_leaves_the_newer_state(room: Room) -
     assert [name for name, *_ in old_messenger.calls].count("send") == 1
 
 
+# -- signs of life ----------------------------------------------------------------------------------------------------
+
+
+async def sweep(room: Room) -> list[SessionKey]:
+    """Whom it asks for."""
+    ports = Worker(room.world, "sweep")
+    await Sweep(ports.inputs, ports.sessions, ports.cards, ports.leases, ports.waker).round()
+    asked, room.world.delivers = room.world.delivers, []
+    return asked
+
+
+async def test_a_killed_deliverer_is_missed_when_its_lease_is_over(room: Room) -> None:
+    """H11."""
+    await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
+    killed = asyncio.create_task(room.deliver())
+    await settled()
+    room.ports.redis.crashed = room.ports.postgres.crashed = True
+    killed.cancel()
+    with pytest.raises(Crashed):
+        await killed
+    room.world.clock.advance(LEASE - 0.1)
+    assert await sweep(room) == []
+    room.world.clock.advance(0.2)
+    assert await sweep(room) == [room.session]
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "busy"])
+async def test_a_deliverer_that_ends_by_itself_is_missed_at_once(room: Room, ending: str) -> None:
+    """A drained worker, or a Feishu that is flooded: nobody waits for a lease."""
+    await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
+    house = room.deliverer()
+    if ending == "busy":
+        room.messenger.faults["send"] = [Unavailable("Feishu is flooded.")]
+    task = asyncio.create_task(house.deliver(room.session))
+    await settled()
+    task.cancel()
+    await asyncio.wait([task])
+    room.world.clock.advance(PATIENCE + 0.1)
+    assert await sweep(room) == [room.session]
+
+
+async def test_a_deliverer_that_waits_long_for_feishu_is_not_missed(room: Room) -> None:
+    await room.write(started(T1, ONE), says("hello"), ended(), accepts=[ONE])
+    house = room.deliverer(lease=0.03)
+    signs: asyncio.Queue[float] = asyncio.Queue()
+    told = room.ports.waker.delivering
+
+    async def delivering(session: SessionKey, *, seconds: float) -> None:
+        await told(session, seconds=seconds)
+        signs.put_nowait(seconds)
+
+    room.ports.waker.delivering = delivering  # type: ignore[method-assign]
+    door = room.messenger.door = Fuse(room.world)  # it stands still
+    task = asyncio.create_task(house.deliver(room.session))
+    async with asyncio.timeout(10):
+        assert [await signs.get() for _ in range(4)] == [0.03] * 4
+    door.thawed.set()
+    await until(task.done)
+    await task
+    assert room.texts(ONE) == ["hello completed"]
+
+
+async def test_a_thawed_deliverer_leaves_the_others_sign_of_life(room: Room) -> None:
+    """Else the sweep would ask for a third, which would send the second away."""
+    await room.write(started(T1, ONE), accepts=[ONE])
+    old = asyncio.create_task(room.deliver())
+    await settled()
+    new = asyncio.create_task(room.deliver())
+    await settled()
+    room.world.clock.advance(INTERVAL + PATIENCE)
+    await room.write(says("hello"))
+    await until(old.done)
+    await old
+    assert await sweep(room) == []
+    await room.write(ended())
+    await until(new.done)
+    await new
+
+
 # -- what Feishu does not take ----------------------------------------------------------------------------------------
 
 DEADLY = {
@@ -419,7 +500,7 @@ async def test_postgres_away_leaves_it_owed(room: Room) -> None:
 @pytest.mark.rule("D2")
 async def test_without_redis_cards_are_shown_all_the_same(live: Room) -> None:
     live.world.redis_away = True
-    live.world.clock.advance(AT_WORK)
+    live.world.clock.advance(LEASE)
     await live.write(says("hello"))
     live.silence()  # its nudge is lost
     await until(lambda: live.texts(ONE) == ["hello"])
