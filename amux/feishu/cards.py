@@ -22,11 +22,13 @@ MAX_TOOLS, MAX_TOOL, MAX_ASK = 8, 120, 2_000
 AGENTS: Mapping[str, str | Text] = {"codex": "Codex", "claude": "Claude", "scripted": say("agent_scripted")}
 
 
-def render(view: TurnView | ReceiptView | AskView, nonce: str) -> Sequence[Mapping[str, object]]:
-    """The cards of one view; its buttons carry the nonce and what they are for (H24)."""
+def render(view: TurnView | ReceiptView | AskView, nonce: str, *, shown: int = 1) -> Sequence[Mapping[str, object]]:
+    """The cards of one view; its buttons carry the nonce and what they are for (H24). Where more were `shown` than it
+    takes now, those that are left over say that they hold nothing any more."""
     match view:
         case TurnView():
-            return _turn(view, nonce)
+            cards = _turn(view, nonce)
+            return cards + [_left_over()] * (shown - len(cards))
         case ReceiptView():
             return [_receipt(view)]
         case AskView():
@@ -156,6 +158,11 @@ def _summary(view: TurnView) -> Text:
 def _more(text: str, part: int, parts: int) -> Mapping[str, object]:
     said = say("more", part=part, parts=parts)
     return card([md(Text(text, text), id="out"), small(said)], summary=said)
+
+
+def _left_over() -> Mapping[str, object]:
+    said = say("more_gone")
+    return card([small(said)], summary=said)
 
 
 # -- receipts and requests --------------------------------------------------------------------------------------------

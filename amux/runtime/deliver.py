@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
+from typing import Protocol
 
 import structlog
 
@@ -32,8 +34,13 @@ DEAD = "dead"  # Feishu will never take it; said once in the log
 
 View = TurnView | ReceiptView | AskView
 
-Render = Callable[[View, str], Sequence[Mapping[str, object]]]
-"""The cards of one view under that nonce: pure; the first stands for it, the others carry what is too long for it."""
+
+class Render(Protocol):
+    """The cards of one view under that nonce: pure; the first stands for it, the others carry what is too long for it.
+
+    `shown`: of how many people may have seen an older state; those that nothing is left for say so."""
+
+    def __call__(self, view: View, nonce: str, *, shown: int) -> Sequence[Mapping[str, object]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +156,16 @@ class Deliverer:
         """Its card; and, when it is too long for one, further ones that carry the rest."""
         sequence = STEPS * (view.seq - view.first) + 1
         first = await self._row(slot, view, place)
-        for number, card in enumerate(self.house.render(view, first.nonce), start=1):
-            row = first if number == 1 else await self._row(f"{slot}:{number}", view, place)
+        cards = self.house.render(view, first.nonce, shown=len(self._rows_of(slot)))
+        for name, card in zip(_slots(slot), cards, strict=False):
+            row = await self._row(name, view, place)
             unsent = row.message_id is None  # its entity may be saved already, with this very state
             if row.state != DEAD and (unsent or row.sequence < sequence):
                 await self._show_card(row, card, replace(row, sequence=sequence, state=state))
+
+    def _rows_of(self, slot: str) -> list[CardRow]:
+        """Those of that view, in order."""
+        return [self.rows[name] for name in takewhile(self.rows.__contains__, _slots(slot))]
 
     async def _row(self, slot: str, view: View, place: Place) -> CardRow:
         """The row comes first: what is sent without one could be sent twice."""
@@ -208,3 +220,9 @@ class Deliverer:
         await self.house.cards.sent(self.delivery, row)
         self.rows[row.slot] = row
         return row
+
+
+def _slots(slot: str) -> Iterator[str]:
+    """The names of a view's rows, for ever: its own, and those of its further parts."""
+    yield slot
+    yield from (f"{slot}:{number}" for number in count(2))

@@ -346,6 +346,19 @@ def test_a_long_answer_goes_on_in_numbered_messages() -> None:
     assert all(f"Part {n} of {len(cards)}" in found[0] for n, found in enumerate(lines[1:], start=2))
 
 
+def test_a_part_that_is_not_needed_any_more_says_so_in_both_languages() -> None:
+    view = turn(message(ANSWER), ended=e.Outcome.completed)
+    first, *rest = render(view, "nonce", shown=3)
+    assert [first] == list(render(view, "nonce"))
+    assert len(rest) == 2 and rest[0] == rest[1]
+    said = {language: {t for _, t in texts(read(rest[0], code))} for language, code in LANGUAGES.items()}
+    english, chinese = "This part is empty now: the whole answer stands above.", "这一部分现已为空：完整回答见上文。"
+    assert said == {
+        "en": {english, f"<font color='grey'>{english}</font>"},
+        "zh": {chinese, f"<font color='grey'>{chinese}</font>"},
+    }
+
+
 def test_while_it_works_its_newest_words_are_shown() -> None:
     text = "\n\n".join(f"Paragraph {n}. " + "words " * 60 for n in range(150))
     (card,) = render(turn(message(text, STARTED)), "nonce")

@@ -43,14 +43,15 @@ class Now:
         return self.clock.now
 
 
-def render(view: TurnView | ReceiptView | AskView, nonce: str) -> Sequence[Mapping[str, object]]:
+def render(view: TurnView | ReceiptView | AskView, nonce: str, *, shown: int) -> Sequence[Mapping[str, object]]:
     """What each view says, ten characters of an answer a card."""
     match view:
         case TurnView():
             answer = view.answer()
             end = f" {view.finished.outcome}" if view.finished else (" asks" if view.asking else "")
             parts = [answer[n : n + 10] for n in range(0, len(answer), 10)] if view.finished else [answer[-10:]]
-            return [{"text": f"{part}{end if not n else ''}"} for n, part in enumerate(parts or [""])]
+            cards = [{"text": f"{part}{end if not n else ''}"} for n, part in enumerate(parts or [""])]
+            return cards + [{"text": "nothing"}] * (shown - len(cards))
         case ReceiptView():
             return [{"text": f"{view.fate} {view.ahead}"}]
         case AskView():
@@ -167,6 +168,30 @@ async def test_a_long_answer_goes_on_in_further_messages(room: Room) -> None:
     await room.deliver()
     assert room.texts(ONE) == ["x" * 10 + " completed", "x" * 10, "x" * 5]
     assert [slot for _, slot in room.world.cards] == ["turn:1", "turn:1:2", "turn:1:3"]
+
+
+@pytest.mark.parametrize("tenures", [1, 2], ids=["the same deliverer", "the next one"])
+async def test_a_part_that_is_not_needed_any_more_does_not_keep_its_old_text(room: Room, tenures: int) -> None:
+    """D2: the answer was shortened after its end was shown, by an item that came late."""
+    queued = e.InputQueued((BY_B.id,), e.QueueReason.other_sender)
+    await room.write(started(T1, ONE), queued, says(LONG), ended(), accepts=[ONE, BY_B])
+    task = asyncio.create_task(room.deliver())
+    await settled()
+    assert room.texts(ONE) == ["x" * 10 + " completed", "x" * 10, "x" * 5]
+    if tenures == 2:
+        task.cancel()
+        await asyncio.wait([task])
+        task = asyncio.create_task(room.deliver())
+        await settled()
+    room.world.clock.advance(INTERVAL)
+    await room.write(says("y" * 12))
+    await settled()
+    assert room.texts(ONE) == ["y" * 10 + " completed", "yy", "nothing"]
+    room.world.clock.advance(INTERVAL)
+    await room.write(says("short"), started(T2, BY_B), ended(T2))
+    await until(task.done)
+    assert room.texts(ONE) == ["short completed", "nothing", "nothing"]
+    assert not room.owed()
 
 
 async def test_the_topic_that_our_card_opened_leads_to_the_session(room: Room) -> None:
