@@ -26,10 +26,10 @@ from amux.extensions import (
     Usage,
     Verdict,
 )
-from amux.providers.claude_dialogue import Dialogue
 from amux.sandbox.replies import Ask, Drop, Hang, Hold, Say, Shell, Think
 from tests.providers import claude_room
-from tests.providers.claude_room import ASKING, KEY, LAUNCH, SECONDS, Room, asked, said
+from tests.providers.agent_room import KEY, SECONDS, said
+from tests.providers.claude_room import ASKING, LAUNCH, Room, asked
 from tests.providers.conftest import carriers, eventually
 
 pytestmark = pytest.mark.agent
@@ -42,17 +42,10 @@ async def test_a_turn_streams_text_and_tools_and_ends_once(room: Room) -> None:
     dialogue = await room.open()
     assert dialogue.native_id
     await room.play(dialogue, 1, "ONE")
-    names: dict[ItemId, ItemId] = {}
-    seen = [
-        replace(e, item=names.setdefault(e.item, ItemId(f"item{len(names)}")))
-        if isinstance(e, ItemSeen | DeltaSeen)
-        else e
-        for e in room.events
-    ]
     turn, message, tool = TurnId(1), ItemType.message, ItemType.tool
     items = [ItemId(f"item{n}") for n in range(4)]
     started, completed, failed = ItemStatus.started, ItemStatus.completed, ItemStatus.failed
-    assert seen == [
+    assert room.numbered() == [
         ItemSeen(turn, items[0], ItemType.reasoning, completed, text="hm"),
         ItemSeen(turn, items[1], message, started),
         DeltaSeen(turn, items[1], 0, "two "),
@@ -129,19 +122,11 @@ async def test_a_steer_that_was_taken_and_not_answered_is_named_when_its_turn_is
     async with asyncio.timeout(SECONDS):
         await steer
         await room.models.until_heard("LATER")
-    assert (await interrupted(room, dialogue, 1)).unhandled == (said("LATER").id,)
+    assert (await room.interrupted(dialogue, 1)).unhandled == (said("LATER").id,)
     async with asyncio.timeout(SECONDS):
         await dialogue.start_turn(TurnId(2), Prompt((said("!say well"), said("and more")), note="[Note: stopped.]"))
     assert (await room.until(TurnEnded, lambda e: e.turn == 2)).outcome is Outcome.completed
     assert room.models.heard[-1].said[-1] == "[Note: stopped.]\n\n!say well\n\nand more"
-
-
-async def interrupted(room: Room, dialogue: Dialogue, turn: int) -> TurnEnded:
-    async with asyncio.timeout(SECONDS):
-        await dialogue.interrupt(TurnId(turn))
-    (end,) = [e for e in room.all(TurnEnded) if e.turn == turn]
-    assert (end.outcome, end.reason, room.all(Died)) == (Outcome.interrupted, "", [])
-    return end
 
 
 @pytest.mark.rule("A3", "I6")
@@ -153,7 +138,7 @@ async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
     steer = asyncio.ensure_future(dialogue.steer(TurnId(1), (said("NEVER SEEN"),)))
     await asyncio.sleep(0)
     await asked(dialogue)
-    assert (await interrupted(room, dialogue, 1)).unhandled == ()
+    assert (await room.interrupted(dialogue, 1)).unhandled == ()
     with pytest.raises(Refused):
         await steer
     assert [e.status for e in room.all(ItemSeen) if e.item == cut.item] == [ItemStatus.started, ItemStatus.superseded]
@@ -166,7 +151,7 @@ async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
     steer = asyncio.ensure_future(dialogue.steer(TurnId(2), (said("NOR THIS"),)))
     await asyncio.sleep(0)
     await asked(dialogue)
-    await interrupted(room, dialogue, 2)
+    await room.interrupted(dialogue, 2)
     clock.unlink()
     with pytest.raises(Refused):
         await steer
@@ -183,7 +168,7 @@ async def test_an_interrupt_at_any_moment_of_the_start(room: Room) -> None:
     for turn in range(1, 7):
         starting = asyncio.ensure_future(dialogue.start_turn(TurnId(turn), Prompt((said(f"!hang {turn}"),))))
         await asyncio.sleep(0.012 * (turn - 1))  # nothing to wait for: the moments are what is tried
-        await interrupted(room, dialogue, turn)
+        await room.interrupted(dialogue, turn)
         async with asyncio.timeout(SECONDS):
             await starting
     assert (await room.play(dialogue, 7, "!say well")).outcome is Outcome.completed
@@ -234,24 +219,6 @@ async def test_a_conversation_that_was_never_used_can_be_resumed(room: Room) -> 
     assert room.models.heard[-1].said == ("!say well", "!say on")
 
 
-async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
-    with pytest.raises(Refused) as refused:
-        await room.open("9a6d2cd0-2ebc-4862-bbd0-5ef1a07b1e11")
-    assert refused.value.key == "no_history"
-    assert carriers(room.home) == []
-
-
-async def test_closing_leaves_nothing_and_tells_nothing(room: Room) -> None:
-    room.models.script("RUN", (Shell("tail -f /dev/null"),))
-    dialogue = await room.open()
-    await room.start(dialogue, 1, "RUN")
-    await room.tool(1)
-    before = len(room.events)
-    await dialogue.close()
-    await dialogue.close()
-    assert (carriers(room.home), room.events[before:]) == ([], [])
-
-
 async def test_a_question_waits_for_its_answer(room: Room) -> None:
     """Denied, allowed once, then always: what was always allowed is not asked again."""
     dialogue = await room.open(launch=ASKING)
@@ -271,17 +238,6 @@ async def test_a_question_waits_for_its_answer(room: Room) -> None:
         assert (ended.outcome, (room.workspace / "outside.txt").exists()) == (Outcome.completed, done)
     assert len(room.all(PermissionAsked)) == 3
     assert not (room.workspace / ".claude").exists()
-
-
-async def test_an_interrupt_ends_an_open_question(room: Room) -> None:
-    room.models.script("ASK", (Ask("echo outside > outside.txt"),))
-    dialogue = await room.open(launch=ASKING)
-    await room.start(dialogue, 1, "ASK")
-    question = await room.until(PermissionAsked)
-    await interrupted(room, dialogue, 1)
-    await dialogue.answer(question.request, Verdict.allow)
-    assert (await room.play(dialogue, 2, "!say well")).outcome is Outcome.completed
-    assert not (room.workspace / "outside.txt").exists()
 
 
 async def test_what_the_model_makes_fail_ends_the_turn_and_not_the_conversation(room: Room) -> None:

@@ -22,16 +22,16 @@ from amux.extensions import (
     Refused,
     TurnEnded,
     TurnId,
-    Unavailable,
     Uncertain,
     Usage,
 )
 from amux.providers.claude import EFFORTS, WITHHELD, Native, command
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import Patience
-from amux.sandbox.replies import Hang, Say, Shell
+from amux.sandbox.replies import Say, Shell
 from tests.providers import claude_room
-from tests.providers.claude_room import KEY, LAUNCH, SECONDS, SHORT, Room, said
+from tests.providers.agent_room import KEY, SECONDS, said
+from tests.providers.claude_room import LAUNCH, Room
 from tests.providers.conftest import carriers
 
 pytestmark = pytest.mark.agent
@@ -80,14 +80,6 @@ async def test_an_effort_that_claude_does_not_know_is_refused(room: Room) -> Non
         await room.open(launch=replace(LAUNCH, effort="huge"))
 
 
-@pytest.mark.rule("T8")
-async def test_a_silent_model_is_given_up(room: Room) -> None:
-    room.models.script("HANGS", (Hang(),))
-    dialogue = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.7)))
-    ended = await room.play(dialogue, 1, "HANGS")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
-
-
 async def test_what_people_write_is_taken_word_for_word(room: Room) -> None:
     (room.workspace / "secret.txt").write_text("TOPSECRET")
     dialogue = await room.open()
@@ -108,34 +100,6 @@ async def test_the_agent_sees_no_secret_of_amux(room: Room) -> None:
     assert (env["HOME"], env["CLAUDE_CONFIG_DIR"]) == (str(room.home), str(room.home / "claude"))
     assert [name for name in env if name.startswith("AMUX_P")] == []
     assert (KEY in seen.text, "CLAUDE_CODE_RESUME_INTERRUPTED_TURN" in env) == (False, False)
-
-
-PROGRAMS = {
-    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
-    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
-    "never answers": ("exec tail -f /dev/null", "did not answer initialize within 1 s"),
-}
-
-
-@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
-async def test_a_program_that_is_no_claude(room: Room, tmp_path: Path, script: str, told: str) -> None:
-    program = tmp_path / "claude"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    with pytest.raises(Unavailable) as unavailable:
-        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
-    assert told in str(unavailable.value)
-    assert 'pip install "amux[agents]"' in str(unavailable.value)
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("S7")
-async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="Claude needs ANTHROPIC_API_KEY"):
-        await room.open(provider=room.provider(key=""))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r'Claude program is not installed. .*pip install "amux\[agents\]"'):
-        await room.open()
 
 
 DEAF = """#!{python} -IS
@@ -160,9 +124,7 @@ for line in sys.stdin:
 
 async def deaf(room: Room, *, hears: str, ends: str = "False") -> Dialogue:
     """A Claude that stops answering in mid-Turn, or that goes on by itself."""
-    program = room.workspace / "claude"
-    program.write_text(DEAF.format(python=sys.executable, hears=hears, ends=ends))
-    program.chmod(0o755)
+    program = room.program(DEAF.format(python=sys.executable, hears=hears, ends=ends))
     patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=0.5)
     return await room.open(provider=room.provider(program=program, patience=patience))
 

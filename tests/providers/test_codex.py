@@ -3,11 +3,9 @@
 import asyncio
 import os
 import signal
-from dataclasses import replace
 
 import pytest
 
-from amux.core.inputs import Permission
 from amux.extensions import (
     DeltaSeen,
     Died,
@@ -17,7 +15,6 @@ from amux.extensions import (
     ItemSeen,
     ItemStatus,
     ItemType,
-    LaunchSnapshot,
     Outcome,
     PermissionAsked,
     Prompt,
@@ -30,7 +27,8 @@ from amux.extensions import (
     Verdict,
 )
 from amux.sandbox.replies import Ask, Call, Hang, Hold, Say, Shell
-from tests.providers.codex_room import KEY, SECONDS, Room, interrupted, room, said
+from tests.providers.agent_room import KEY, SECONDS, said
+from tests.providers.codex_room import ASKING, Room, room
 from tests.providers.conftest import carriers, eventually
 
 __all__ = ["room"]
@@ -43,17 +41,10 @@ async def test_a_turn_streams_text_and_tools_and_ends_once(room: Room) -> None:
     thread = await room.open()
     assert thread.native_id
     await room.play(thread, 1, "ONE")
-    names: dict[ItemId, ItemId] = {}
-    seen = [
-        replace(e, item=names.setdefault(e.item, ItemId(f"item{len(names)}")))
-        if isinstance(e, ItemSeen | DeltaSeen)
-        else e
-        for e in room.events
-    ]
     turn, message, tool = TurnId(1), ItemType.message, ItemType.tool
     items = [ItemId(f"item{n}") for n in range(3)]
     started, completed, failed = ItemStatus.started, ItemStatus.completed, ItemStatus.failed
-    assert seen == [
+    assert room.numbered() == [
         ItemSeen(turn, items[0], message, started),
         DeltaSeen(turn, items[0], 0, "two "),
         DeltaSeen(turn, items[0], 4, "words"),
@@ -144,13 +135,13 @@ async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
     room.models.script("HANGS", (Hang(),))
     await room.start(thread, 2, "HANGS")
     await room.models.until_heard("HANGS")
-    await interrupted(room, thread, 2)
+    await room.interrupted(thread, 2)
     assert [e.usage for e in room.all(TurnEnded) if e.turn == 2] in ([None], [Usage(0, 0, 0)])
 
     room.models.script("STREAMS", (Say("one two"), Say("three four", seconds=30)))
     await room.start(thread, 3, "STREAMS")
     cut = await room.until(DeltaSeen, lambda e: "three" in e.text)
-    await interrupted(room, thread, 3)
+    await room.interrupted(thread, 3)
     assert [e.status for e in room.all(ItemSeen) if e.item == cut.item] == [ItemStatus.started, ItemStatus.superseded]
 
     detached = "setsid nohup sh -c 'while :; do date +%N > clock; sleep 0.01; done' > /dev/null 2>&1 &"
@@ -160,7 +151,7 @@ async def test_an_interrupt_stops_whatever_runs(room: Room) -> None:
     await eventually(lambda: clock.exists() and clock.read_text())
     steer = asyncio.ensure_future(thread.steer(TurnId(4), (said("NEVER SEEN"),)))
     await asyncio.sleep(0)
-    await interrupted(room, thread, 4)
+    await room.interrupted(thread, 4)
     clock.unlink()
     with pytest.raises(Refused):
         await steer
@@ -176,7 +167,7 @@ async def test_an_interrupt_at_any_moment_of_the_start(room: Room) -> None:
     for turn in range(1, 11):
         starting = asyncio.ensure_future(thread.start_turn(TurnId(turn), Prompt((said(f"!sleep 20 {turn}"),))))
         await asyncio.sleep(0.004 * (turn - 1))  # nothing to wait for: the moments are what is tried
-        await interrupted(room, thread, turn)
+        await room.interrupted(thread, turn)
         async with asyncio.timeout(SECONDS):
             await starting
     assert (await room.play(thread, 11, "!say well")).outcome is Outcome.completed
@@ -221,25 +212,13 @@ async def test_a_thread_that_was_never_used_can_be_resumed(room: Room) -> None:
     assert (await room.play(again, 1, "!say well")).outcome is Outcome.completed
 
 
-async def test_closing_leaves_nothing_and_tells_nothing(room: Room) -> None:
-    room.models.script("RUN", (Shell("sleep 300"),))
-    thread = await room.open()
-    await room.start(thread, 1, "RUN")
-    await room.tool(1)
-    before = len(room.events)
-    await thread.close()
-    await thread.close()
-    assert (carriers(room.home), room.events[before:]) == ([], [])
-
-
 OUTSIDE = "echo outside > outside.txt; echo did it"
 
 
 @pytest.mark.parametrize(("verdict", "done"), [(Verdict.allow, True), (Verdict.always, True), (Verdict.deny, False)])
 async def test_a_question_waits_for_its_answer(room: Room, verdict: Verdict, done: bool) -> None:
-    asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
     room.models.script("ASK", (Ask(OUTSIDE),), (Say("thanks"),))
-    thread = await room.open(launch=asking)
+    thread = await room.open(launch=ASKING)
     await room.start(thread, 1, "ASK")
     asked = await room.until(PermissionAsked)
     assert (asked.turn, asked.title, asked.detail) == (TurnId(1), OUTSIDE, "it was asked for")
@@ -248,18 +227,6 @@ async def test_a_question_waits_for_its_answer(room: Room, verdict: Verdict, don
     await thread.answer(asked.request, Verdict.allow)  # the first one counted
     ended = await room.until(TurnEnded)
     assert (ended.outcome, (room.workspace / "outside.txt").exists()) == (Outcome.completed, done)
-
-
-async def test_an_interrupt_ends_an_open_question(room: Room) -> None:
-    asking = LaunchSnapshot("codex", "", model="loopback", permission=Permission.ask)
-    room.models.script("ASK", (Ask(OUTSIDE),))
-    thread = await room.open(launch=asking)
-    await room.start(thread, 1, "ASK")
-    asked = await room.until(PermissionAsked)
-    await interrupted(room, thread, 1)
-    await thread.answer(asked.request, Verdict.allow)
-    assert (await room.play(thread, 2, "!say well")).outcome is Outcome.completed
-    assert not (room.workspace / "outside.txt").exists()
 
 
 async def test_a_changed_file_is_shown(room: Room) -> None:

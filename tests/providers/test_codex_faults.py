@@ -1,11 +1,9 @@
 """Codex when something is wrong: with the model, with the program, with what it answers."""
 
 import asyncio
-import importlib.util
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 from textwrap import indent
 
 import pytest
@@ -13,21 +11,20 @@ import pytest
 from amux.extensions import (
     Died,
     ForeignTurnBegan,
-    LaunchSnapshot,
     Outcome,
     PermissionAsked,
     Refused,
     TurnEnded,
     TurnId,
-    Unavailable,
     Uncertain,
     Verdict,
 )
 from amux.providers.codex import Codex
 from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import Patience
-from amux.sandbox.replies import Fail, Hang, Say
-from tests.providers.codex_room import KEY, SECONDS, SHORT, Room, room, said
+from amux.sandbox.replies import Fail, Say
+from tests.providers.agent_room import KEY, SECONDS, said
+from tests.providers.codex_room import LAUNCH, SHORT, Room, room
 from tests.providers.conftest import carriers, eventually
 
 __all__ = ["room"]
@@ -35,7 +32,7 @@ pytestmark = pytest.mark.agent
 
 
 async def test_a_wrong_model_is_told_clearly(room: Room) -> None:
-    thread = await room.open(launch=LaunchSnapshot("codex", "", model="no-such-model"))
+    thread = await room.open(launch=replace(LAUNCH, model="no-such-model"))
     ended = await room.play(thread, 1, "HI")
     assert ended.outcome is Outcome.failed
     assert ended.detail == (
@@ -47,7 +44,7 @@ async def test_a_wrong_model_is_told_clearly(room: Room) -> None:
 async def test_a_wrong_model_of_openai_itself_is_refused_at_once(room: Room) -> None:
     provider = Codex({"OPENAI_API_KEY": KEY}, patience=SHORT)
     with pytest.raises(Refused, match=r"Codex has no model no-such-model\. It has: gpt-"):
-        await room.open(provider=provider, launch=LaunchSnapshot("codex", "", model="no-such-model"))
+        await room.open(provider=provider, launch=replace(LAUNCH, model="no-such-model"))
     assert carriers(room.home) == []
 
 
@@ -58,50 +55,6 @@ async def test_a_model_that_fails_ends_the_turn_and_not_the_conversation(room: R
     room.models.script("AGAIN", (Fail(500),), (Say("at last"),))
     ended = await room.play(thread, 2, "AGAIN")
     assert ended.outcome is Outcome.completed
-
-
-@pytest.mark.rule("T8")
-async def test_a_silent_model_is_given_up(room: Room) -> None:
-    room.models.script("HANGS", (Hang(),))
-    thread = await room.open(provider=room.provider(patience=replace(SHORT, silence=0.4)))
-    ended = await room.play(thread, 1, "HANGS")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
-
-
-async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
-    with pytest.raises(Refused) as refused:
-        await room.open("01a22bd0-2ebc-7862-bbd0-5ef1a07b1e11")
-    assert refused.value.key == "no_history"
-
-
-PROGRAMS = {
-    "exits at once": ("echo 'no such luck' >&2; exit 3", "ended by itself with code 3. Its last words: no such luck"),
-    "prints garbage": ("while :; do echo '%%% no JSON'; done", "wrote 21 lines that are no JSON"),
-    "never answers": ("exec sleep 300", "did not answer initialize within 1 s"),
-}
-
-
-@pytest.mark.parametrize(("script", "told"), PROGRAMS.values(), ids=PROGRAMS)
-async def test_a_program_that_is_no_codex(room: Room, tmp_path: Path, script: str, told: str) -> None:
-    program = tmp_path / "codex"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    with pytest.raises(Unavailable) as unavailable:
-        await room.open(provider=room.provider(program=program, patience=replace(SHORT, opening=1)))
-    assert told in str(unavailable.value)
-    assert 'pip install "amux[agents]"' in str(unavailable.value)
-    assert carriers(room.home) == []
-
-
-@pytest.mark.rule("S7")
-async def test_a_program_or_a_key_that_is_missing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="Codex needs OPENAI_API_KEY"):
-        await room.open(provider=room.provider(key=""))
-    with pytest.raises(Unavailable, match="codex cannot be run: No such file"):
-        await room.open(provider=room.provider(program=Path("/nowhere/codex")))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r'Codex program is not installed. .*pip install "amux\[agents\]"'):
-        await room.open()
 
 
 IMPATIENT = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
@@ -137,9 +90,7 @@ tell(method="item/fileChange/requestApproval", id=2, params={"threadId": "T", "t
 
 async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT, answers: tuple[str, ...] = ANSWERED) -> Thread:
     """A Codex that does `then` when a Turn starts, and answers no other methods than these."""
-    program = room.workspace / "codex"
-    program.write_text(DEAF.format(python=sys.executable, answers=answers, then=indent(then, " " * 8)))
-    program.chmod(0o755)
+    program = room.program(DEAF.format(python=sys.executable, answers=answers, then=indent(then, " " * 8)))
     return await room.open(provider=room.provider(program=program, patience=patience))
 
 
