@@ -1,7 +1,7 @@
-"""What an agent's life under a conversation asks for, whatever it speaks: it is read to its end, its death is told once, what
-has to be done beside is done, and it is closed or killed with its whole process tree.
+"""What an agent's life under a conversation asks for, whatever it speaks: it is read to its end, its death is told
+once, what has to be done beside is done, and it is closed or killed with its whole process tree.
 
-It knows no protocol and no Turn: a conversation holds one, and decides. The two waits of a conversation stand here too."""
+It knows no protocol and no Turn: a conversation holds one, and decides. The waits of a conversation stand here too."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,7 +16,8 @@ log = structlog.get_logger()
 
 
 class Life:
-    """That of one running agent, read from now on: `listen` returns when it says no more, then `died` is told how it ended."""
+    """That of one running agent, read from now on: `listen` returns when it says no more, then `died` is told once how
+    it ended."""
 
     def __init__(self, process: Process, listen: Callable[[], Awaitable[None]], *, died: Callable[[str], None]) -> None:
         self._process, self._listen, self._died = process, listen, died
@@ -45,8 +46,8 @@ class Life:
         await asyncio.shield(self._reading)
 
     async def close(self, *, seconds: float) -> None:
-        """Let it end by itself within so many seconds, else end its tree; nothing is done beside any more. May be called
-        again."""
+        """Let it end by itself within so many seconds, else end its tree; nothing is done beside any more. May be
+        called again."""
         for task in self._tasks:
             task.cancel()
         await self._process.stop(seconds)
@@ -68,8 +69,8 @@ async def within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def fell_silent(over: asyncio.Event, *, seconds: float, heard: Callable[[], float | None]) -> bool:
-    """Whether so many seconds pass without a sign of life before it is over (T8). `heard` says when the last one came, in
-    the event loop's time; None while there need be none."""
+    """Whether so many seconds pass without a sign of life before it is over (T8). `heard` says when the last one came,
+    in the event loop's time; None while there need be none."""
     clock = asyncio.get_running_loop().time
     while not over.is_set():
         last = heard()

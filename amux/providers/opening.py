@@ -1,4 +1,4 @@
-"""How any agent is opened: its program found, a folder of its own made, and where it does not open, told why and what to do.
+"""How any agent is opened: its program found, a folder of its own made, and where it fails, told why and what to do.
 
 What it is started with and how it is greeted is each provider's own."""
 
@@ -27,7 +27,7 @@ def installed(agent: str, package: str, *inside: str) -> Path:
 
 @contextmanager
 def folder(agent: str, state: Path) -> Iterator[None]:
-    """The agent's own folder in its Session's home is there, to be written into. Raises Unavailable where that fails."""
+    """The agent's own folder in its Session's home, to be written into within. Raises Unavailable where that fails."""
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield
@@ -42,8 +42,8 @@ async def greeting(
 ) -> AsyncIterator[None]:
     """The agent is greeted within; where that fails nothing of it is left.
 
-    Raises what its last words mean, where `meaning` knows them, else Unavailable: nothing was said in the conversation, so
-    nothing is uncertain. What else is raised within goes through."""
+    Raises what its last words mean, where `meaning` knows them, else Unavailable: nothing was said in the conversation,
+    so nothing is uncertain. What else is raised within goes through."""
     try:
         yield
     except (Uncertain, Unavailable) as error:

@@ -56,8 +56,8 @@ class Makes(Protocol[C_co, P_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[C, P]):
-    """One agent: its Provider, the names under which it finds its model and its key, how long tests wait for it, how it is
-    launched."""
+    """One agent: its Provider, the names under which it finds its model and its key, how long tests wait for it, how it
+    is launched."""
 
     name: str
     makes: Makes[C, P]
