@@ -25,6 +25,7 @@ from amux.runtime.attach import Attach
 log = structlog.stdlib.get_logger()
 
 STEPS = 64  # sequences of one event, so that a state may be sent again without a new event
+ONCE, AGAIN = 1, 2  # the steps
 INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
 FINAL = "final"
@@ -105,6 +106,7 @@ class Deliverer:
     board: Board = field(default_factory=Board)
     position: Seq = field(init=False)
     _shown: dict[str, tuple[str, float]] = field(default_factory=dict)  # slot: its grade, and when it was sent
+    _again: dict[str, float] = field(default_factory=dict)  # slot: when its end is shown once more
 
     def __post_init__(self) -> None:
         self.position = self.delivery.position
@@ -117,7 +119,8 @@ class Deliverer:
                     self.board.apply(one.seq, one.at, one.event)
                     self.position = one.seq
                 await self._show()
-                if self.board.settled() and not self.board.changed:
+                await self._show_again()
+                if self.board.settled() and not self.board.changed and not self._again:
                     await self.house.cards.advance(self.delivery, self.position, done=True)
                     return
 
@@ -130,6 +133,17 @@ class Deliverer:
                 await self._show_view(slot, view, view.place, FINAL if final else "shown")
                 self.board.changed.discard(slot)
                 self._shown[slot] = grade, time.monotonic()
+                if any(map(_overtakable, self._rows_of(slot))):
+                    self._again[slot] = time.monotonic() + self.house.lease
+
+    async def _show_again(self) -> None:
+        """An end that stands where nothing is ordered: a deliverer that was replaced may have patched it over, with what
+        it was about to send, for as long as a lease (H12)."""
+        for slot in [slot for slot, due in self._again.items() if time.monotonic() >= due]:
+            view, _, _ = self._view(slot)
+            if view and view.place:
+                await self._show_view(slot, view, view.place, FINAL, step=AGAIN)
+            del self._again[slot]
 
     def _view(self, slot: str) -> tuple[View | None, str, bool]:
         """What that slot shows, its grade (people must see a new one at once), and whether it will not change again."""
@@ -152,14 +166,16 @@ class Deliverer:
 
     # -- one view's messages ------------------------------------------------------------------------------------------
 
-    async def _show_view(self, slot: str, view: View, place: Place, state: str) -> None:
+    async def _show_view(self, slot: str, view: View, place: Place, state: str, *, step: int = ONCE) -> None:
         """Its card; and, when it is too long for one, further ones that carry the rest."""
-        sequence = STEPS * (view.seq - view.first) + 1
+        sequence = STEPS * (view.seq - view.first) + step
         first = await self._row(slot, view, place)
         cards = self.house.render(view, first.nonce, shown=len(self._rows_of(slot)))
         for name, card in zip(_slots(slot), cards, strict=False):
             row = await self._row(name, view, place)
             unsent = row.message_id is None  # its entity may be saved already, with this very state
+            if step == AGAIN and not _overtakable(row):
+                continue
             if row.state != DEAD and (unsent or row.sequence < sequence):
                 await self._show_card(row, card, replace(row, sequence=sequence, state=state))
 
@@ -190,6 +206,8 @@ class Deliverer:
             if row.message_id is None:
                 row = await self._send(row, card, after.sequence)
             if row.sequence < after.sequence:
+                if row.card_id is None:
+                    await self._save(row)  # a patch has no order, so the fence is asked before it
                 await self.house.messenger.update_card(row, card, sequence=after.sequence)
             row = replace(row, sequence=after.sequence, state=after.state)
         except (Refused, Broken) as why:
@@ -209,7 +227,8 @@ class Deliverer:
             if found := await messenger.find_sent(row, claimed=claimed):
                 return await self._save(replace(found, place=row.place))
         if row.card_id is None:
-            row = await self._save(replace(await messenger.make_card(row, card), sequence=sequence))
+            made = await messenger.make_card(row, card)
+            row = await self._save(replace(made, sequence=sequence) if made.card_id else made)
         sent = await messenger.send_card(row, card)
         failpoints.hit("after_send")
         if sent.place.thread:
@@ -226,3 +245,8 @@ def _slots(slot: str) -> Iterator[str]:
     """The names of a view's rows, for ever: its own, and those of its further parts."""
     yield slot
     yield from (f"{slot}:{number}" for number in count(2))
+
+
+def _overtakable(row: CardRow) -> bool:
+    """Whether an older state could still land on this end: it is no entity, and was shown only once."""
+    return row.state == FINAL and row.card_id is None and row.sequence % STEPS == ONCE

@@ -63,6 +63,7 @@ class Room:
     """A Session with its Timeline, and Feishu."""
 
     world: World = field(default_factory=World)
+    entities: bool = True  # whether the app may make them
     fence: Fence = field(init=False)
     session: SessionKey = field(init=False)
     feishu: FakeFeishu = field(init=False)
@@ -102,7 +103,7 @@ class Room:
         for port in (ports.timeline, ports.cards, ports.bindings):
             port.door = fuse
         ports.postgres = fuse
-        self.messenger = FakeMessenger(self.feishu, fuse)
+        self.messenger = FakeMessenger(self.feishu, fuse, entities=self.entities)
         attach = Attach(ports.timeline, ports.nudges)
         return Deliver(attach, ports.cards, ports.bindings, ports.waker, self.messenger, render, lease)
 
@@ -286,6 +287,18 @@ async def test_what_has_no_place_in_feishu_is_shown_nowhere(room: Room) -> None:
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 
+async def over(room: Room, deliverer: asyncio.Task[None]) -> None:
+    """Now, or a lease later, it has shown everything."""
+    for _ in range(5):
+        if not deliverer.done():
+            await settled()
+    room.world.clock.advance(LEASE)
+    room.silence()
+    await until(deliverer.done)
+    await deliverer
+    assert not room.owed()
+
+
 async def crash_at(room: Room, place: str) -> None:
     def die() -> None:
         room.ports.postgres.crashed = True
@@ -301,46 +314,55 @@ async def crash_at(room: Room, place: str) -> None:
 @pytest.mark.parametrize("place", ["after_card_row", "after_send"])
 @pytest.mark.parametrize("entities", [True, False], ids=["entity", "message"])
 async def test_a_crash_makes_no_second_card(room: Room, place: str, entities: bool) -> None:
-    """T7.b, H12."""
+    """T7.b, H12: and the first one shows the end at once."""
+    room.entities = entities
     await room.write(started(T1, ONE), says("hello"), accepts=[ONE])
     await crash_at(room, place)
     await room.write(ended())
-    second = room.deliverer()
-    room.messenger.entities = entities or place == "after_send"
-    await second.deliver(room.session)
+    task = asyncio.create_task(room.deliver())
+    await settled()
+    assert room.texts(ONE) == ["hello completed"]
+    await over(room, task)
     assert room.texts(ONE) == ["hello completed"]
 
 
 @pytest.mark.rule("T7", "D2")
+@pytest.mark.parametrize("entities", [True, False], ids=["entity", "message"])
 @pytest.mark.parametrize("later", [0.0, INTERVAL, 2 * UUID_HOUR], ids=["at once", "soon", "after the uuid's hour"])
-async def test_killed_at_any_step_the_next_deliverer_completes_each_card_once(room: Room, later: float) -> None:
+async def test_killed_at_any_step_the_next_deliverer_completes_each_card_once(
+    room: Room, later: float, entities: bool
+) -> None:
     """H12, H13: one message for each part, and the receipt, and the request; each shows its end."""
     ask = e.PermissionRequested(T1, RequestId("1-1"), "git push")
     waits = e.InputQueued((BY_B.id,), e.QueueReason.other_sender)
     for steps in range(1, 500):
-        other = Room(room.world)
+        other = Room(room.world, entities)
         await other.begin()
         await other.write(started(T1, ONE_OF(steps)), ask, says(LONG), accepts=[ONE_OF(steps)])
         one, by_b = ONE_OF(steps), said("user_b", id=f"feishu:cli_bot:om_b{steps}")
         await other.write(e.InputQueued((by_b.id,), waits.reason), accepts=[by_b])
         await other.write(e.PermissionResolved(T1, RequestId("1-1"), e.Resolution.ended), ended())
         await other.write(started(T2, by_b), ended(T2))
-        died = False
-        try:
-            await other.deliver(steps)
-        except Crashed:
-            died = True
+        died = await killed_at(other, steps)
         room.world.clock.advance(later)
-        await other.deliver()
+        await over(other, asyncio.create_task(other.deliver()))
         nonce = other.row("ask:1-1").nonce
         assert sorted(map(str, other.texts(one))) == sorted(
             [f"git push ended {nonce}", "x" * 10 + " completed", "x" * 10, "x" * 5]
         ), f"killed at step {steps}"
         assert other.texts(by_b) in ([" completed"], [" completed", "started 0"]), f"killed at step {steps}"
-        assert not other.owed()
         if not died:
             return
     raise AssertionError("it never came to its end")
+
+
+async def killed_at(room: Room, step: int) -> bool:
+    """Whether its deliverer was killed before it had shown everything."""
+    try:
+        await over(room, asyncio.create_task(room.deliver(step)))
+    except Crashed:
+        return True
+    return False
 
 
 def ONE_OF(n: int) -> Input:  # noqa: N802
@@ -369,6 +391,81 @@ async def test_a_thawed_deliverer_stops_and_leaves_the_newer_state(room: Room) -
     assert room.row("turn:1").state == "final"
     assert len(room.feishu.messages) == 1
     assert [name for name, *_ in old_messenger.calls].count("send") == 1
+
+
+# -- cards that are no entities ---------------------------------------------------------------------------------------
+
+
+def patching(room: Room) -> tuple[asyncio.Task[None], Fuse]:
+    """A deliverer whose app may make no entities, and the door between it and Feishu."""
+    room.entities = False
+    house, door = room.deliverer(), Fuse(room.world)
+    door.thawed.set()
+    room.messenger.door = door
+    return asyncio.create_task(house.deliver(room.session)), door
+
+
+@pytest.mark.rule("D2")
+async def test_an_end_without_an_entity_is_patched_again_after_a_lease(room: Room) -> None:
+    """H12: frozen on its way to Feishu, it patched the end over when it thawed, and nobody else could know."""
+    await room.write(started(T1, ONE), accepts=[ONE])
+    frozen, door = patching(room)
+    await settled()
+    door.thawed.clear()
+    room.world.clock.advance(INTERVAL)
+    await room.write(says("older"))
+    await settled()
+    await room.write(ended())
+    second, _ = patching(room)
+    await settled()
+    assert room.texts(ONE) == ["older completed"]
+    door.thawed.set()
+    await until(frozen.done)
+    assert room.texts(ONE) == ["older"]
+    assert room.owed()
+    await over(room, second)
+    assert room.texts(ONE) == ["older completed"]
+    assert room.updates("turn:1") == [STEPS * 2 + 1, STEPS * 2 + 2]
+
+
+async def test_who_dies_within_that_lease_leaves_it_to_the_next(room: Room) -> None:
+    """H12: and what was patched again is not patched a third time."""
+    await room.write(started(T1, ONE), says("hello"), ended(), accepts=[ONE])
+    for expected in ([STEPS * 2 + 1], []):
+        died, _ = patching(room)
+        await settled()
+        died.cancel()
+        await asyncio.wait([died])
+        assert (room.updates("turn:1"), room.owed()) == (expected, True)
+    last, _ = patching(room)
+    await settled()
+    await over(room, last)
+    assert room.updates("turn:1") == [STEPS * 2 + 2]
+    room.world.dues[room.session].position = Seq(0)
+    idle, _ = patching(room)
+    await until(idle.done)
+    assert room.messenger.calls == []
+
+
+async def test_a_thawed_deliverer_asks_its_fence_before_it_patches(room: Room) -> None:
+    """H12: however long it was frozen."""
+    await room.write(started(T1, ONE), accepts=[ONE])
+    frozen, _ = patching(room)
+    await settled()
+    ports, its = room.ports, room.messenger
+    before = list(its.calls)
+    ports.postgres.thawed.clear()
+    room.world.clock.advance(INTERVAL)
+    await room.write(says("older"))
+    await settled()
+    await room.write(ended())
+    second, _ = patching(room)
+    await settled()
+    await over(room, second)
+    ports.postgres.thawed.set()
+    await until(frozen.done)
+    assert its.calls == before
+    assert room.texts(ONE) == ["older completed"]
 
 
 # -- signs of life ----------------------------------------------------------------------------------------------------
