@@ -97,6 +97,7 @@ class LongConnection:
         self._watch = watch
         self._stopping = asyncio.Event()
         self._heard = asyncio.Event()
+        self._late: set[asyncio.Future[Mapping[str, Any] | None]] = set()
 
     def stop(self) -> None:
         """Take no more; what is being handled is still acknowledged, then `run` returns."""
@@ -218,8 +219,7 @@ class LongConnection:
         """Handle it, then say 200 (stored, with the answer to a click) or 500 (send it again); and the time it took."""
         began = time.monotonic()
         try:
-            async with asyncio.timeout_at(due):
-                answer = await self._handle(payload)
+            answer = await self._handled(payload, due)
         except TimeoutError:
             log.warning("feishu_handled_late", app=self._app, seconds=round(time.monotonic() - began, 3))
             return {"code": 500}, None
@@ -231,6 +231,25 @@ class LongConnection:
             return {"code": 200}, took_ms
         data = json.dumps(answer, ensure_ascii=False).encode()
         return {"code": 200, "data": base64.b64encode(data).decode()}, took_ms
+
+    async def _handled(self, payload: bytes, due: float) -> Mapping[str, Any] | None:
+        """What the handler returns or raises; TimeoutError when it is due, even if it cannot be called back (H37)."""
+        work = asyncio.ensure_future(self._handle(payload))
+        try:
+            await asyncio.wait([work], timeout=due - asyncio.get_running_loop().time())
+            if work.done():
+                return work.result()
+            raise TimeoutError
+        finally:
+            if not work.done():
+                work.cancel()
+                self._late.add(work)
+                work.add_done_callback(self._forget)
+
+    def _forget(self, work: asyncio.Future[Mapping[str, Any] | None]) -> None:
+        self._late.discard(work)
+        if not work.cancelled() and (why := work.exception()):
+            log.info("feishu_late_failed", app=self._app, why=type(why).__name__)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """The answer of `work`; it is given up, and _Stopped raised, as soon as `stop` is called."""

@@ -164,6 +164,28 @@ async def test_late_handling_is_refused_and_the_event_comes_again(world: World, 
     assert [a.outcome for a in push.attempts] == [Outcome.refused, Outcome.acknowledged]
 
 
+async def test_a_handler_that_nobody_can_call_back_is_refused_in_time(world: World, domain: str) -> None:
+    """H37: a driver that has a statement at a frozen server waits for it even when it is cancelled."""
+    times, thawed = iter((True, False)), asyncio.Event()
+
+    async def stubborn_once(_: object) -> None:
+        if next(times):
+            try:
+                await thawed.wait()
+            finally:
+                await thawed.wait()
+
+    async with connected(domain, stubborn_once, timing=Timing(acknowledge=0.5)) as watched:
+        await watched.up()
+        world.say(USER_A, PAYMENTS, "hello")
+        try:
+            await world.courier.settled(seconds=DEADLINE)
+        finally:
+            thawed.set()
+    (push,) = Ledger(world).messages(CODER)
+    assert [a.outcome for a in push.attempts] == [Outcome.refused, Outcome.acknowledged]
+
+
 async def test_what_is_not_stored_is_refused_and_comes_again(world: World, domain: str) -> None:
     times = iter((True, False))
 
