@@ -1,0 +1,100 @@
+"""H66: a post that stood still reaches an owner that never heard of its input, which another tenure has run already."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from amux.core.events import InputAccepted, Outcome, TurnFinished, TurnStarted
+from amux.core.ids import SessionKey
+from amux.core.inputs import Input
+from amux.runtime.submit import Submit
+from amux.runtime.sweep import PATIENCE
+from tests.build import said
+from tests.fakes import Worker
+from tests.runtime.house import House, until
+
+OLD = said("user_a", id="om_old", at=-10_000)  # milliseconds before the clock says 0
+NEXT = said("user_b", id="om_next")
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = House()
+    house.worker("w1")
+    yield house
+    await house.close()
+
+
+def stand_still(house: House, session: SessionKey, one: Input) -> tuple[Worker, asyncio.Task[object]]:
+    """An ingress that journals it and stands still before it posts."""
+    ports = Worker(house.world, "ingress")
+    ports.redis.thawed.clear()
+    submit = Submit(ports.inputs, ports.inbox, ports.waker)
+    return ports, asyncio.create_task(submit.to(session, one))
+
+
+def ends(house: House, session: SessionKey) -> list[Outcome]:
+    return [one.outcome for one in house.events(session) if isinstance(one, TurnFinished)]
+
+
+def started(house: House, session: SessionKey) -> list[tuple[str, ...]]:
+    return [one.inputs for one in house.events(session) if isinstance(one, TurnStarted)]
+
+
+async def run(house: House, session: SessionKey, turn: int) -> None:
+    """That Turn runs to its end."""
+    house.drive()
+    await until(lambda: sum(len(agent.prompts) for agent in house.agent.opened) == turn)
+    house.agent.opened[-1].finish()
+    await until(lambda: len(ends(house, session)) == turn)
+
+
+async def rested(house: House, session: SessionKey) -> None:
+    """Its owner has let go."""
+    owner = house.owner(session)
+    owner.hurry()
+    await until(owner.gone.is_set)
+    assert owner.left
+
+
+@pytest.mark.rule("D2", "T1", "T3")
+async def test_a_post_after_another_tenure_ran_the_input_costs_no_turn(house: House) -> None:
+    session = house.world.session()
+    ingress, posting = stand_still(house, session, OLD)
+    await until(lambda: OLD.id in house.world.journal)
+    house.world.clock.advance(PATIENCE + 0.1)
+    await house.sweep()
+    await run(house, session, 1)  # from the journal
+    await rested(house, session)
+
+    await house.say(session, NEXT)
+    house.drive()
+    await until(lambda: sum(len(agent.prompts) for agent in house.agent.opened) == 2)
+    ingress.thaw()
+    await until(posting.done)
+    cursor = house.world.streams[session][-1].entry
+    await until(lambda: house.owner(session).cursor == cursor)  # it has read the late post
+    house.agent.opened[-1].finish()
+    await until(lambda: len(ends(house, session)) == 2)
+
+    assert ends(house, session) == [Outcome.completed] * 2
+    assert started(house, session) == [(OLD.id,), (NEXT.id,)]
+    assert [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)] == [OLD.id, NEXT.id]
+
+
+@pytest.mark.rule("D2", "T1")
+async def test_a_post_that_comes_late_and_was_never_run_is_heard(house: House) -> None:
+    """Only what was accepted is passed over: an old message on a slow day is none the less said."""
+    session = house.world.session()
+    await house.say(session, NEXT)
+    house.drive()
+    await until(lambda: house.agent.opened and house.agent.opened[0].prompts)
+    ingress, posting = stand_still(house, session, OLD)
+    await until(lambda: OLD.id in house.world.journal)
+    ingress.thaw()
+    await until(posting.done)
+    house.agent.opened[0].finish()
+    await run(house, session, 2)
+    assert started(house, session) == [(NEXT.id,), (OLD.id,)]
+    assert ends(house, session) == [Outcome.completed] * 2
