@@ -7,6 +7,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -115,8 +116,8 @@ async def new_session(parts: wiring.Stores, said: Input | None = None) -> Sessio
 
 
 def prompt(id_: InputId, text: str) -> Input:
-    """What one person says."""
-    return Input(id_, text, PERSON, Authorization(PERSON), 0)
+    """What one person says now."""
+    return Input(id_, text, PERSON, Authorization(PERSON), round(time.time() * 1000))
 
 
 def rss(pid: int) -> int:
