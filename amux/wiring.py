@@ -3,6 +3,7 @@
 Feishu's side, the web and SQLAlchemy are imported where they are wired: the command line must not wait for them."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -98,6 +99,13 @@ class Stores:
     def sweep(self) -> Sweep:
         """Knocks where something was left lying."""
         return Sweep(self.inputs, self.sessions, self.cards, self.leases, self.waker)
+
+
+def calm_collector() -> None:
+    """For a process that lives long: what is imported stays, and the thousands of small events that come and go hold no
+    cycles. Looking at all of them again and again is a sixth of a Turn (H20)."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @asynccontextmanager
@@ -200,6 +208,7 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
     from amux.feishu.messenger import FeishuMessenger
     from amux.feishu.openapi import http_client
 
+    calm_collector()
     async with http_client() as http:
         messenger = FeishuMessenger({settings.feishu.app_id: _api(settings.feishu, http)})
         yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render, settings.lease)
@@ -239,6 +248,7 @@ async def web(settings: Settings) -> None:
 
     from amux.web.app import create
 
+    calm_collector()
     async with stores(settings) as parts:
         app = create(parts.sessions, parts.attach)
         config = uvicorn.Config(app, host=settings.web_host, port=settings.web_port, log_config=None, access_log=False)

@@ -21,7 +21,7 @@ from amux.runtime import failpoints
 from amux.runtime.deliver import Deliver
 from amux.runtime.host import Host
 from amux.settings import Settings
-from amux.wiring import Stores, deliverer, host, stores
+from amux.wiring import Stores, calm_collector, deliverer, host, stores
 from workers.app import settings
 
 log = structlog.stdlib.get_logger()
@@ -50,6 +50,7 @@ class Process:
         self.host = await self._stack.enter_async_context(host(self.settings, os.environ))
         self.stores = await self._stack.enter_async_context(stores(self.settings))
         self._deliverer = await self._stack.enter_async_context(deliverer(self.settings, self.stores))
+        calm_collector()
 
     async def deliver(self, session: SessionKey) -> None:
         """Show what is not shown yet."""

@@ -115,14 +115,14 @@ def fold(events: Iterable[e.Event], state: State = State()) -> State:
 
 
 def _started(state: State, started: e.TurnStarted) -> State:
-    rest = _taken(state, started.inputs)[1]
-    return replace(
-        rest,
+    return _taken(
+        state,
+        started.inputs,
         label=e.Label.running,
         turn=Turn(started.turn, started.senders, started.authorization),
         last_turn=started.turn,
         noted_in=started.turn if state.cancelled else NO_TURN,
-    )
+    )[1]
 
 
 def _queued(inputs: tuple[Input, ...], state: State, reason: e.QueueReason) -> State:
@@ -151,8 +151,8 @@ def _noted(state: State, turn: TurnId) -> State:
     return replace(state, cancelled=(), noted_in=NO_TURN) if turn == state.noted_in else state
 
 
-def _taken(state: State, ids: tuple[InputId, ...]) -> tuple[tuple[Input, ...], State]:
-    """These inputs, and the state in which they neither arrive, nor wait, nor are being steered."""
+def _taken(state: State, ids: tuple[InputId, ...], **changes: object) -> tuple[tuple[Input, ...], State]:
+    """These inputs, and the state in which they neither arrive, nor wait, nor are being steered, and that changed."""
     held = (*state.arriving, *(i for s in (*state.queue, *state.steering) for i in s.inputs))
     by_id = {i.id: i for i in held}
     rest = replace(
@@ -160,6 +160,7 @@ def _taken(state: State, ids: tuple[InputId, ...]) -> tuple[tuple[Input, ...], S
         arriving=tuple(i for i in state.arriving if i.id not in ids),
         queue=_without(state.queue, ids),
         steering=_without(state.steering, ids),
+        **changes,  # type: ignore[arg-type]
     )
     return tuple(by_id[i] for i in ids if i in by_id), rest
 

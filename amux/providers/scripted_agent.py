@@ -132,8 +132,11 @@ class Turn:
         self._steps.extend(steps or self._friendly(text))
         while True:
             self._take_steers()
-            if self._steps:
-                yield from self._do(self._steps.popleft())
+            step = self._steps.popleft() if self._steps else None
+            if step and step.word == "say":  # takes no time, and benchmarks say much
+                self._say(step.argument)
+            elif step:
+                yield from self._do(step)
             elif self._added:
                 self._say(self._mention())
             else:
@@ -177,8 +180,6 @@ class Turn:
     def _do(self, step: Step) -> Iterator[Wait]:
         beat = self._agent.beat
         match step:
-            case Step("say", text):
-                self._say(text)
             case Step("think", text):
                 self._begin("reasoning", "", text)
                 yield from self._pause(beat)
@@ -226,7 +227,8 @@ class Turn:
     def _say(self, text: str) -> None:
         self._items += 1
         self._said += f"{text}\n"
-        self.tell("item", item=f"{self.id}.{self._items}", type="message", title="", text=text, status="completed")
+        said = {"is": "item", "turn": self.id, "item": f"{self.id}.{self._items}", "type": "message", "title": ""}
+        self._agent.tell({**said, "text": text, "status": "completed"})
 
     def _stream(self, parts: list[str], seconds: float) -> Iterator[Wait]:
         item = self._begin("message", "", "")

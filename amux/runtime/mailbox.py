@@ -1,8 +1,7 @@
 """Where an owner's signals come together: from the bell, the provider, its own acts and the clock. Never blocks a sender."""
 
-import asyncio
-
 from amux.core.signals import Signal
+from amux.runtime.pause import Pause
 
 
 class Mailbox:
@@ -13,7 +12,7 @@ class Mailbox:
         self._rang = False
         self._failure: BaseException | None = None
         self._something = False
-        self._reader: asyncio.Future[None] | None = None
+        self._pause = Pause()
 
     def put(self, signal: Signal) -> None:
         """Something happened."""
@@ -37,7 +36,7 @@ class Mailbox:
     async def take(self, seconds: float) -> tuple[list[Signal], bool]:
         """All that is there, and whether the bell rang; after so many seconds, nothing. Raises what `fail` was given."""
         if not self._something:
-            await self._wait(seconds)
+            await self._pause.take(seconds)
         if not self._something:
             return [], False
         self._something = False
@@ -48,22 +47,6 @@ class Mailbox:
         return signals, rang
 
     def _tell(self) -> None:
-        self._something = True
-        if self._reader:
-            _wake(self._reader)
-
-    async def _wait(self, seconds: float) -> None:
-        """One future and one timer: `asyncio.timeout` around an Event costs three times as much, twice a Turn (H20)."""
-        loop = asyncio.get_running_loop()
-        self._reader = loop.create_future()
-        timer = loop.call_later(seconds, _wake, self._reader)
-        try:
-            await self._reader
-        finally:
-            timer.cancel()
-            self._reader = None
-
-
-def _wake(reader: "asyncio.Future[None]") -> None:
-    if not reader.done():
-        reader.set_result(None)
+        if not self._something:  # the reader is told once, however much comes before it looks
+            self._something = True
+            self._pause.end()

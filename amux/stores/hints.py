@@ -7,7 +7,7 @@ import asyncio
 import base64
 import json
 import socket
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -18,6 +18,7 @@ from amux.core import codec
 from amux.core.errors import Unavailable
 from amux.core.ids import Seq, SessionKey
 from amux.ports import Recorded
+from amux.runtime.pause import Pause
 from amux.stores.appends import Encoded
 from amux.stores.inbox import MARK_SECONDS, lease_key, wake_key
 from amux.stores.redis import Redis, Script, Subscription
@@ -162,30 +163,27 @@ class Reader:
     """One follower's messages; an empty one means: look for yourself."""
 
     def __init__(self) -> None:
-        self._messages: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
+        self._messages: deque[bytes] = deque()
+        self._pause = Pause()
 
     def put(self, message: bytes) -> None:
         """One more; a reader that is too slow loses it and finds the gap itself."""
-        if not self._messages.full():
-            self._messages.put_nowait(message)
+        if len(self._messages) < MOST_UNSENT:
+            self._messages.append(message)
+            self._pause.end()
 
     async def messages(self) -> AsyncIterator[bytes]:
         """For ever, with an empty one after each silence."""
         patience = LONG_SILENCE
         while True:
-            if not self._messages.empty():
-                yield self._messages.get_nowait()
+            if not self._messages:
+                await self._pause.take(patience)
+            if self._messages:
                 patience = SILENCE
-                continue
-            try:
-                async with asyncio.timeout(patience):
-                    message = await self._messages.get()
-            except TimeoutError:
+                yield self._messages.popleft()
+            else:
                 patience = LONG_SILENCE
                 yield b""
-            else:
-                patience = SILENCE
-                yield message
 
 
 def nudge(first: int, at: float, events: Encoded) -> str:

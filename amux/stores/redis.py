@@ -158,6 +158,7 @@ class Subscription:
         self._connection, self._prefix, self._heard, self._listening = connection, prefix, heard, listening
         self._wanted: set[str] = set()
         self._changed = asyncio.Event()
+        self._heard_at = 0.0  # by the loop's clock
         self._task: asyncio.Task[None] | None = None
 
     def listen(self, channel: str) -> None:
@@ -198,8 +199,9 @@ class Subscription:
 
     async def _ask(self) -> None:
         """Keep Redis' list of our channels up to date, and the connection from falling asleep unnoticed."""
-        asked: set[str] = set()
-        while True:
+        loop, asked = asyncio.get_running_loop(), set[str]()
+        self._heard_at = loop.time()
+        while loop.time() < self._heard_at + 2 * PING_SECONDS:
             self._changed.clear()
             for word, channels in (("SUBSCRIBE", self._wanted - asked), ("UNSUBSCRIBE", asked - self._wanted)):
                 if channels:
@@ -211,17 +213,20 @@ class Subscription:
                     await self._changed.wait()
             except TimeoutError:
                 await self._connection.send_command("PING", check_health=False)
+        raise TimeoutError("not even a pong")
 
     async def _hear(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            async with asyncio.timeout(2 * PING_SECONDS):
-                match await self._connection.read_response():
-                    case [b"message", channel, message]:
-                        self._heard(channel.decode().removeprefix(self._prefix), message)
-                    case [b"subscribe", channel, _]:
-                        self._listening(channel.decode().removeprefix(self._prefix))
-                    case _:  # unsubscribed, or a pong
-                        pass
+            news = await self._connection.read_response()
+            self._heard_at = loop.time()
+            match news:
+                case [b"message", channel, message]:
+                    self._heard(channel.decode().removeprefix(self._prefix), message)
+                case [b"subscribe", channel, _]:
+                    self._listening(channel.decode().removeprefix(self._prefix))
+                case _:  # unsubscribed, or a pong
+                    pass
 
 
 def packed(*parts: Part) -> bytes:

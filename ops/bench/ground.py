@@ -82,6 +82,7 @@ async def ground(
         async with run(plan, _quietly) as house:
             urls = house.urls
             full = env | {"AMUX_POSTGRES_URL": urls.postgres, "AMUX_REDIS_URL": urls.redis}
+            wiring.calm_collector()  # as every long-lived process of a house does
             yield Ground(settings.home, urls, load(full, home / "none.toml"), full)
     finally:
         shutil.rmtree(home, ignore_errors=True)
