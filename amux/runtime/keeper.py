@@ -45,6 +45,7 @@ class Keeper:
     clock: Clock
     lease: float  # seconds
     _tenures: dict[SessionKey, Tenure] = field(default_factory=dict)
+    _renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def tenure(self, session: SessionKey, token: str, *, since: tuple[float, float]) -> Tenure:
         """Keep a Lease taken at `since`: monotonic and boottime, both read before it was asked for."""
@@ -61,6 +62,12 @@ class Keeper:
         """It is over, one way or the other."""
         if self._tenures.get(tenure.session) is tenure:
             del self._tenures[tenure.session]
+
+    async def leave(self, tenure: Tenure) -> None:
+        """The same, before its Lease is given up: a renewal under way would take it anew, for nobody (H68)."""
+        self.drop(tenure)
+        async with self._renewing:
+            pass
 
     async def run(self) -> None:
         """Renew, for ever, often enough that a late one is no lost one."""
@@ -86,7 +93,7 @@ class Keeper:
     async def _by_redis(self, tenures: Sequence[Tenure], since: tuple[float, float]) -> Sequence[Tenure]:
         """Those that Redis did not confirm."""
         try:
-            async with asyncio.timeout(self.lease / 6):
+            async with asyncio.timeout(self.lease / 6), self._renewing:
                 answers = await self.leases.renew([(t.session, t.token) for t in tenures], seconds=self.lease)
         except (Unavailable, TimeoutError):
             return tenures

@@ -83,7 +83,7 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
     failpoints.hit("after_take")
     tenure = rt.keeper.tenure(session, token, since=since)
     try:
-        opened = await _opened(session, token, rt, young=taken.young)
+        opened = await _opened(tenure, rt, young=taken.young)
         if opened is None:
             return
         failpoints.hit("after_open")
@@ -97,15 +97,16 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
         rt.keeper.drop(tenure)
 
 
-async def _opened(session: SessionKey, token: str, rt: Runtime, *, young: bool) -> OpenedTimeline | None:
+async def _opened(tenure: Tenure, rt: Runtime, *, young: bool) -> OpenedTimeline | None:
     """Open it, or give the Lease back at once: nobody would hear a bell that rings for it."""
     opened = None
     try:
-        opened = await rt.timeline.open(session, token, worker=rt.worker, young=young)
+        opened = await rt.timeline.open(tenure.session, tenure.token, worker=rt.worker, young=young)
     finally:
         if opened is None:
+            await rt.keeper.leave(tenure)
             with contextlib.suppress(Unavailable):
-                await rt.leases.release(session, token)
+                await rt.leases.release(tenure.session, tenure.token)
     return opened
 
 
@@ -286,8 +287,8 @@ class Owner:
         return True
 
     async def _released(self) -> bool:
-        """Not kept while it is released, or a renewal could bring the Lease back for nobody."""
-        self.rt.keeper.drop(self.tenure)
+        """Not kept while it is released, or a renewal could bring the Lease back for nobody (H68)."""
+        await self.rt.keeper.leave(self.tenure)
         try:
             if await self.rt.leases.release_if_drained(self.session, self.tenure.token, last_read=self.cursor):
                 return True

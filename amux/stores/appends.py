@@ -159,8 +159,7 @@ class Appender:
 
 def encode(events: Sequence[Event]) -> Encoded:
     """Events as their rows will be."""
-    kinds, versions, payloads = zip(*map(codec.encode, events), strict=True)
-    return Encoded(kinds, versions, payloads, [getattr(event, "turn", None) for event in events])
+    return Encoded(*codec.encode_run(events), [getattr(event, "turn", None) for event in events])
 
 
 def _prepared(session: SessionKey, fence: Fence, step: Append) -> Write:

@@ -10,7 +10,9 @@ from amux.core.events import Cause, TurnStarted
 from amux.core.ids import Seq, SessionKey, TurnId
 from amux.core.session import fold
 from amux.ports import Append, Renewal, Rung
+from amux.runtime.keeper import Keeper
 from amux.stores.redis import Redis, Script
+from amux.wiring import SystemClock
 from tests.conformance.sides import DEADLINE, Real, Side, until
 from tests.stores.conftest import Far
 
@@ -40,6 +42,22 @@ async def test_scripts_come_back_after_redis_forgot_them(side: Side) -> None:
     keys = [SessionKey(n) for n in range(20)]
     answers = await asyncio.gather(*(side.a.inbox.post(key, side.said()) for key in keys))
     assert answers == [Rung(wake=key != KEY) for key in keys]
+
+
+async def test_a_renewal_under_way_brings_no_lease_back(side: Side) -> None:
+    """H68: a Redis that forgot its scripts answers the renewal late, when its owner would have let go."""
+    assert await side.a.leases.take(KEY, "a|1", seconds=60)
+    keeper = Keeper(side.a.leases, side.a.timeline, SystemClock(), 60.0)
+    tenure = keeper.tenure(KEY, "a|1", since=(0.0, 0.0))
+    await real(side.a).redis.command("SCRIPT", "FLUSH")
+
+    async def let_go() -> bool:
+        await keeper.leave(tenure)
+        return await side.a.leases.release_if_drained(KEY, "a|1", last_read="0-0")
+
+    _, released = await asyncio.gather(keeper.renew(), let_go())
+    assert released
+    assert list(await side.b.leases.held([KEY])) == [False]
 
 
 async def test_ids_that_stepped_back_are_read(side: Side) -> None:
