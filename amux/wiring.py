@@ -158,7 +158,7 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Host
             home=lambda ref: str(settings.home / "sessions" / ref.target / ref.id),
             opening=asyncio.Semaphore(OPENINGS),
         )
-        owners = Host(runtime, settings.target)
+        owners = Host(runtime, settings.target, settings.slots)
         owners.start()
         try:
             yield owners

@@ -251,30 +251,30 @@ class ScriptedInWorker:
 
     async def open(self, opening: Opening, emit: Emit) -> Conversation:
         """As the protocol says; it opens anything."""
-        link = _WorkerLink(self._seconds)
+        link = _WorkerLink()
         conversation = ScriptedConversation(link, opening.native_id or "scripted-1", emit, patience=60.0)
-        link.tell = conversation.take
+        link.begin(self._seconds, conversation.take)
         return conversation
 
 
 class _WorkerLink:
     """The agent itself, going on by the event loop's clock."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self) -> None:
         self.known = 0
-        self.tell: Callable[[Line], None] = lambda _line: None
-        self._agent = Agent(memory=self, seconds=seconds, tell=self._tell, act=_act)
+        self._agent: Agent
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, seconds: float, tell: Callable[[Line], None]) -> None:
+        """Let the agent tell what it does."""
+        self._agent = Agent(memory=self, seconds=seconds, tell=tell, act=_act)
 
     def heard(self, _said: Line, _how: str) -> None:
         self.known += 1
 
     def answered(self, _text: str) -> None:
         pass
-
-    def _tell(self, line: Line) -> None:
-        self.tell(line)
 
     async def send(self, line: Line) -> None:
         self._agent.hear(line, self._loop.time())

@@ -227,8 +227,17 @@ class Turn:
     def _say(self, text: str) -> None:
         self._items += 1
         self._said += f"{text}\n"
-        said = {"is": "item", "turn": self.id, "item": f"{self.id}.{self._items}", "type": "message", "title": ""}
-        self._agent.tell({**said, "text": text, "status": "completed"})
+        self._agent.tell(
+            {
+                "is": "item",
+                "turn": self.id,
+                "item": f"{self.id}.{self._items}",
+                "type": "message",
+                "title": "",
+                "text": text,
+                "status": "completed",
+            }
+        )
 
     def _stream(self, parts: list[str], seconds: float) -> Iterator[Wait]:
         item = self._begin("message", "", "")

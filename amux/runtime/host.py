@@ -23,6 +23,7 @@ class Host:
 
     rt: Runtime
     target: str
+    slots: int  # how many Sessions may be owned at once
     owners: dict[SessionKey, Owner] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _draining: bool = False
@@ -79,14 +80,15 @@ class Host:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _make_room(self) -> None:
-        """When wakes wait, as many of the longest idle owners go to sleep (H46)."""
+        """When more wakes wait than slots are free, as many of the longest idle owners go to sleep (H46)."""
         while True:
             await asyncio.sleep(self.rt.pace.lease / 3)
             idle = sorted(
                 (o for o in self.owners.values() if o.idle_since is not None), key=lambda o: o.idle_since or 0
             )
             if idle:
-                for owner in idle[: await self.rt.waker.waiting(self.target)]:
+                free = self.slots - len(self.owners)
+                for owner in idle[: max(0, await self.rt.waker.waiting(self.target) - free)]:
                     owner.hurry()
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], name: str) -> None:

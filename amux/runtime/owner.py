@@ -166,7 +166,7 @@ class Owner:
         step = machine.run(self.state, self.scratch, signals, now=self.rt.clock.monotonic())
         if step.events:
             failpoints.hit("before_append")
-            shown = any(map(_in_feishu, step.events))
+            shown = any(_in_feishu(event) for event in step.events if isinstance(event, InputAccepted | TurnStarted))
             append = Append(step.events, step.state, step.accepts, shown)
             self.fence = await self.rt.timeline.append(self.session, self.fence, append)
             await self._after_append(step, shown)
@@ -306,12 +306,7 @@ def _posted_late(entry: Posted) -> bool:
     return int(entry.entry.partition("-")[0]) - made > LATE_MS
 
 
-def _in_feishu(event: object) -> bool:
+def _in_feishu(event: InputAccepted | TurnStarted) -> bool:
     """Whether the deliverer has to do with it: input or a Turn of a place (H11)."""
-    match event:
-        case InputAccepted(said):
-            return said.authorization.place is not None
-        case TurnStarted(authorization=authorization):
-            return authorization is not None and authorization.place is not None
-        case _:
-            return False
+    rights = event.input.authorization if isinstance(event, InputAccepted) else event.authorization
+    return rights is not None and rights.place is not None

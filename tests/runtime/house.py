@@ -55,7 +55,7 @@ class House:
             home=lambda ref: f"/homes/{ref.id}",
             opening=asyncio.Semaphore(4),
         )
-        self.workers[name] = ports, Host(rt, "local")
+        self.workers[name] = ports, Host(rt, "local", slots=40)
         return self.workers[name]
 
     async def say(self, session: SessionKey, said: Said) -> None:

@@ -115,8 +115,9 @@ async def test_a_wake_for_no_session_does_nothing(host: Host) -> None:
 
 
 async def quick(house: House) -> Host:
-    """w1's host, making room every hundredth of a second."""
+    """w1's host, with all its slots taken, making room every hundredth of a second."""
     host = house.workers["w1"][1]
+    host.slots = len(host.owners)
     host.rt = replace(host.rt, pace=Pace(SOON, LINGER, WINDOW))
     host.start()
     return host
@@ -142,11 +143,13 @@ async def test_the_longest_idle_make_room_for_those_who_wait(house: House) -> No
         await host.stop()
 
 
-async def test_wakes_of_another_target_need_no_room(house: House) -> None:
+@pytest.mark.parametrize(("target", "free"), [("elsewhere", 0), ("local", 1)])
+async def test_a_wake_for_another_target_or_a_free_slot_needs_no_room(house: House, target: str, free: int) -> None:
     session = await rests(house, "first")
-    house.world.wakes.append((session, "elsewhere"))
+    house.world.wakes.append((session, target))
     asked = asyncio.Event()
     host = await quick(house)
+    host.slots += free
     waiting = host.rt.waker.waiting
 
     async def counted(target: str) -> int:
