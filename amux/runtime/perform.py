@@ -4,7 +4,8 @@ A provider is an edge, plug-ins included: whatever it raises becomes one of the 
 that a fault of an agent ends a Turn and never an owner. What may have happened is told, never repeated (I5)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -22,7 +23,22 @@ from amux.runtime.keeper import Tenure
 
 log = structlog.stdlib.get_logger()
 OPEN_LIMIT = 60.0  # seconds for an agent to start
+DOOR_SECONDS = 3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
 STOP_LIMIT = 30.0  # seconds for a stop procedure, its own kill included
+
+
+@asynccontextmanager
+async def _through(door: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Wait for a place, and keep it for a while at most (H67)."""
+    await door.acquire()
+    loop = asyncio.get_running_loop()
+    leave = loop.call_later(DOOR_SECONDS, door.release)
+    try:
+        yield
+    finally:
+        if loop.time() < leave.when():  # else it has left, or is about to
+            leave.cancel()
+            door.release()
 
 
 @dataclass(slots=True)
@@ -77,7 +93,7 @@ class Performer:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, missing))
             return
         try:
-            async with self.opening, asyncio.timeout(OPEN_LIMIT):
+            async with _through(self.opening), asyncio.timeout(OPEN_LIMIT):
                 opening = Opening(self.session, self.launch, self.home, self.tenure.deadline, native_id)
                 conversation = await self.provider.open(opening, self._emitter(self._generation))
         except Unavailable as why:

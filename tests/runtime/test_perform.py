@@ -102,6 +102,24 @@ async def test_an_agent_that_never_answers_is_not_waited_for(monkeypatch: pytest
     assert hands.told == [s.OpenFailed(FailReason.open_failed, "fake did not start in 0.01 s.")]
 
 
+async def test_a_silent_agent_does_not_stand_in_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H67: few open at once, and one that never answers keeps the others out for a moment only."""
+    monkeypatch.setattr(perform, "DOOR_SECONDS", 0.01)
+    silent, next_ = Hands(Silent()), Hands()
+    door = next_.performer.opening = silent.performer.opening
+    silent.performer.perform(m.OpenConversation(None))
+    await asyncio.sleep(0)
+    assert door.locked()
+    next_.performer.perform(m.OpenConversation(None))
+    async with asyncio.timeout(5):
+        while not next_.told:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    await silent.performer.close()
+    async with asyncio.timeout(5):
+        await door.acquire()
+    assert door.locked()  # each left once
+
+
 @pytest.mark.rule("G3", "S3")
 @pytest.mark.parametrize(("steers", "can"), [(True, ("steering",)), (False, ())])
 async def test_what_it_can_is_found_on_the_live_provider(steers: bool, can: tuple[str, ...]) -> None:
