@@ -43,6 +43,7 @@ class Thread:
         self._told = Told(self, self._audience)
         self.peer = Peer(process, notice=self._told.noticed, asked=self._told.asked)
         self._before: frozenset[int] = frozenset()  # what ran when the Turn began
+        self._waiting: Turn | None = None  # for a foreign turn's end, before it begins
         self._life = Life(process, self.peer.run, died=self._told.died)
 
     @property
@@ -66,9 +67,12 @@ class Thread:
     # -- what it is asked to do ---------------------------------------------------------------------------------------
 
     async def start_turn(self, turn: TurnId, prompt: Prompt) -> None:
+        current = self._waiting = Turn(turn, asyncio.get_running_loop().create_future())
         for over in list(self._told.foreign.values()):  # else the prompt would be merged into it (H50)
             await over.wait()
-        current = Turn(turn, asyncio.get_running_loop().create_future(), before=self._told.total)
+        if current.over.is_set():  # stopped meanwhile
+            return
+        self._waiting, current.before = None, self._told.total
         held = current.tell(prompt.inputs[0].id)
         self._before = strays.below(self._process)
         self._told.begin(current)
@@ -111,6 +115,9 @@ class Thread:
             raise Refused("The Turn ended and Codex never held this.")
 
     async def interrupt(self, turn: TurnId) -> None:
+        if self._waiting and self._waiting.id == turn:  # Codex was told nothing of it, and nothing of it runs
+            self._waiting.over.set()
+            return
         current = self._told.turn
         if current and current.id != turn:  # the tools that run are another's
             return
@@ -159,13 +166,13 @@ class Thread:
         self._life.beside(self.peer.refuse(number, method))
 
     async def _reject(self, native: str) -> None:
-        await self.pause_goal()  # first, or it would begin the next one
-        if over := self._told.foreign.get(native):
-            try:
-                async with asyncio.timeout(self._patience.stop):
+        try:
+            async with asyncio.timeout(self._patience.stop):
+                await self.pause_goal()  # first, or it would begin the next one
+                if over := self._told.foreign.get(native):
                     await self._stop(native, over)
-            except TimeoutError:
-                await self._life.kill()
+        except (Uncertain, TimeoutError):
+            await self._life.kill()
 
     async def pause_goal(self) -> None:
         """Let Codex continue nothing by itself. Also before the thread is loaded; without a goal it does nothing."""

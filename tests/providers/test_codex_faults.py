@@ -11,6 +11,7 @@ import pytest
 from amux.extensions import (
     Died,
     ForeignTurnBegan,
+    ForeignTurnEnded,
     Outcome,
     PermissionAsked,
     Refused,
@@ -22,6 +23,7 @@ from amux.extensions import (
 from amux.providers.codex import Codex
 from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import Patience
+from amux.providers.pipes import Line
 from amux.sandbox.replies import Fail, Say
 from tests.providers.agent_room import KEY, SECONDS, said
 from tests.providers.codex_room import LAUNCH, SHORT, Room, room
@@ -61,7 +63,7 @@ IMPATIENT = Patience(opening=10, answer=0.5, commit=0.5, stop=0.5)
 ANSWERED = ("initialize", "thread/start", "thread/name/set", "turn/start")
 DEAF = """\
 #!{python} -IS
-import json, sys
+import json, os, sys
 def tell(**line):
     print(json.dumps(line), flush=True)
 ANSWERS = {{"thread/start": {{"thread": {{"id": "T"}}}}, "turn/start": {{"turn": {{"id": "N"}}}}}}
@@ -74,10 +76,16 @@ for line in sys.stdin:
         tell(id=number, result=ANSWERS.get(method, {{}}))
     if method == "turn/start":
 {then}
+    if method == "turn/interrupt" and os.path.exists("go"):
+        tell(method="turn/completed", params={{"threadId": "T", "turn": {{"id": "X"}}}})
 """
 HOLDS = """\
 item = {"type": "userMessage", "id": "u", "clientId": params["clientUserMessageId"]}
 tell(method="item/completed", params={"threadId": "T", "turnId": "N", "item": item})
+"""
+GOES_ON = """\
+tell(method="turn/completed", params={"threadId": "T", "turn": {"id": "N", "status": "completed"}})
+tell(method="turn/started", params={"threadId": "T", "turn": {"id": "X"}})
 """
 ASKS = """\
 tell(method="turn/started", params={"threadId": "T", "turn": {"id": "X"}})
@@ -89,30 +97,74 @@ tell(method="item/fileChange/requestApproval", id=2, params={"threadId": "T", "t
 
 
 async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT, answers: tuple[str, ...] = ANSWERED) -> Thread:
-    """A Codex that does `then` when a Turn starts, and answers no other methods than these."""
+    """A Codex that does `then` when a Turn starts, answers no other methods than these, and ends its native turn X when
+    it is told to and the file `go` is there."""
     program = room.program(DEAF.format(python=sys.executable, answers=answers, then=indent(then, " " * 8)))
     return await room.open(provider=room.provider(program=program, patience=patience))
 
 
+def heard(room: Room) -> list[Line]:
+    """Every whole line that reached that Codex."""
+    return [
+        json.loads(line) for line in (room.workspace / "heard").read_text().splitlines(keepends=True) if "\n" in line
+    ]
+
+
 def answers(room: Room) -> dict[int, object]:
     """What was answered to requests of that Codex."""
-    lines = [json.loads(line) for line in (room.workspace / "heard").read_text().splitlines()]
-    return {line["id"]: line.get("result") or line.get("error") for line in lines if "method" not in line}
+    return {line["id"]: line.get("result") or line.get("error") for line in heard(room) if "method" not in line}
+
+
+def asked(room: Room, method: str) -> int:
+    """How often it was asked that."""
+    return sum(line.get("method") == method for line in heard(room))
 
 
 @pytest.mark.rule("G7")
 async def test_every_request_is_answered_and_a_foreign_one_declined(room: Room) -> None:
     thread = await deaf(room, ASKS + HOLDS, patience=SHORT)
     await room.start(thread, 1, "HI")
-    asked = await room.until(PermissionAsked)
-    assert (asked.turn, asked.title, [e.native_turn for e in room.all(ForeignTurnBegan)]) == (1, "change files", ["X"])
-    await thread.answer(asked.request, Verdict.deny)
+    question = await room.until(PermissionAsked)
+    assert (question.turn, question.title, [e.native_turn for e in room.all(ForeignTurnBegan)]) == (
+        1,
+        "change files",
+        ["X"],
+    )
+    await thread.answer(question.request, Verdict.deny)
     await eventually(lambda: len(answers(room)) == 3)
     assert answers(room) == {
         0: {"decision": "decline"},
         1: {"code": -32601, "message": "item/tool/requestUserInput is not supported"},
         2: {"decision": "decline"},
     }
+
+
+@pytest.mark.rule("A3")
+async def test_a_turn_that_is_stopped_while_it_waits_for_a_foreign_one_never_begins(room: Room) -> None:
+    """H50: its end was told already."""
+    obeys = (*ANSWERED, "thread/goal/set", "turn/interrupt", "thread/backgroundTerminals/clean")
+    thread = await deaf(room, HOLDS + GOES_ON, patience=SHORT, answers=obeys)
+    await room.play(thread, 1, "HI")
+    await room.until(ForeignTurnBegan)
+    waits = asyncio.create_task(room.start(thread, 2, "MORE"))
+    await eventually(lambda: asked(room, "turn/interrupt"))
+    await thread.interrupt(TurnId(2))
+    (room.workspace / "go").touch()
+    await room.until(ForeignTurnEnded)
+    await waits
+    assert (asked(room, "turn/start"), room.all(Died)) == (1, [])
+
+
+@pytest.mark.rule("G7")
+@pytest.mark.parametrize(
+    "patience", [replace(SHORT, answer=0.5), replace(SHORT, stop=0.5)], ids=["no answer", "not in time"]
+)
+async def test_an_agent_whose_goal_cannot_be_paused_is_killed(room: Room, patience: Patience) -> None:
+    """H50: else its foreign turn goes on, and input waits for ever."""
+    thread = await deaf(room, HOLDS + GOES_ON, patience=patience)
+    await room.play(thread, 1, "HI")
+    assert await room.until(Died) == Died("Codex was killed.")
+    assert carriers(room.home) == []
 
 
 @pytest.mark.rule("I5")
