@@ -58,9 +58,13 @@ class Keeper:
         """Renew it from now on."""
         self._tenures[tenure.session] = tenure
 
+    def keeps(self, tenure: Tenure) -> bool:
+        """Whether it is still renewed: neither over nor lost."""
+        return self._tenures.get(tenure.session) is tenure
+
     def drop(self, tenure: Tenure) -> None:
         """It is over, one way or the other."""
-        if self._tenures.get(tenure.session) is tenure:
+        if self.keeps(tenure):
             del self._tenures[tenure.session]
 
     async def leave(self, tenure: Tenure) -> None:
@@ -87,7 +91,7 @@ class Keeper:
             await self._by_postgres(doubtful, since)
         now = self.clock.monotonic()
         for tenure in tenures:
-            if tenure.until <= now and self._tenures.get(tenure.session) is tenure:
+            if tenure.until <= now and self.keeps(tenure):
                 self._lose(tenure)
 
     async def _by_redis(self, tenures: Sequence[Tenure], since: tuple[float, float]) -> Sequence[Tenure]:

@@ -13,7 +13,7 @@ import structlog
 
 from amux.core import machine
 from amux.core import signals as s
-from amux.core.errors import Stale, Unavailable
+from amux.core.errors import Broken, Stale, Unavailable
 from amux.core.events import InputAccepted, Label, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, SessionKey, SessionRef
 from amux.core.inputs import Input, Said
@@ -40,7 +40,7 @@ from amux.runtime.perform import Performer
 
 log = structlog.stdlib.get_logger()
 TRIM_ENTRIES = 512
-LATE_MS = 5_000
+LATE_MS = 500  # below the sweep's patience: nobody else runs an input from the journal before
 LOOK_SECONDS = 1.0  # between two looks in the journal that nobody asked for
 
 
@@ -83,31 +83,31 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
     failpoints.hit("after_take")
     tenure = rt.keeper.tenure(session, token, since=since)
     try:
-        opened = await _opened(tenure, rt, young=taken.young)
+        opened = await rt.timeline.open(session, token, worker=rt.worker, young=taken.young)
         if opened is None:
             return
         failpoints.hit("after_open")
+        if not rt.keeper.keeps(tenure):
+            raise Stale("the Lease was lost while the Session was opened")
         log.info("owner_opened", session=str(opened.session.ref), epoch=opened.fence.epoch)
         owner = Owner(rt, opened, tenure, cursor=taken.tail)
         register(owner)
         await owner.run()
     except Stale as why:
         log.info("owner_stale", session=session, why=str(why))
-    finally:
+    except Broken:  # not at once again: its Lease may run out first
         rt.keeper.drop(tenure)
-
-
-async def _opened(tenure: Tenure, rt: Runtime, *, young: bool) -> OpenedTimeline | None:
-    """Open it, or give the Lease back at once: nobody would hear a bell that rings for it."""
-    opened = None
-    try:
-        opened = await rt.timeline.open(tenure.session, tenure.token, worker=rt.worker, young=young)
+        raise
     finally:
-        if opened is None:
-            await rt.keeper.leave(tenure)
-            with contextlib.suppress(Unavailable):
-                await rt.leases.release(tenure.session, tenure.token)
-    return opened
+        if rt.keeper.keeps(tenure):
+            await _give_back(tenure, rt)
+
+
+async def _give_back(tenure: Tenure, rt: Runtime) -> None:
+    """At once, whatever ended it: nobody hears a bell that rings for it."""
+    await rt.keeper.leave(tenure)
+    with contextlib.suppress(Unavailable):
+        await rt.leases.release(tenure.session, tenure.token)
 
 
 @dataclass(slots=True)
@@ -189,9 +189,8 @@ class Owner:
         for event in step.events:
             if isinstance(event, TurnFinished):
                 failpoints.hit("after_finish")
-                if (
-                    event.outcome is not Outcome.completed
-                ):  # the ordinary end stands in the Timeline, and a line is dear
+                # the ordinary end stands in the Timeline, and a line is dear
+                if event.outcome is not Outcome.completed:
                     log.info("turn_ended", session=str(self.opened.session.ref), turn=event.turn, outcome=event.outcome)
         if shown:
             with contextlib.suppress(Unavailable):  # the sweep finds what is owed

@@ -4,7 +4,7 @@ A provider is an edge, plug-ins included: whatever it raises becomes one of the 
 that a fault of an agent ends a Turn and never an owner. What may have happened is told, never repeated (I5)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -13,7 +13,7 @@ import structlog
 
 from amux.core import signals as s
 from amux.core import step as m
-from amux.core.errors import Refused, Unavailable
+from amux.core.errors import Refused, Stale, Unavailable
 from amux.core.events import FailReason, Outcome
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot
@@ -23,7 +23,9 @@ from amux.runtime.keeper import Tenure
 
 log = structlog.stdlib.get_logger()
 OPEN_LIMIT = 60.0  # seconds for an agent to start
-DOOR_SECONDS = 3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
+DOOR_SECONDS = (
+    3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
+)
 STOP_LIMIT = 30.0  # seconds for a stop procedure, its own kill included
 
 
@@ -100,6 +102,8 @@ class Performer:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))
         except Refused as why:
             self.tell(s.OpenFailed(FailReason.open_failed, str(why)))
+        except Stale:  # no fault of the agent: what waits is the next owner's
+            self.tenure.lost()
         except TimeoutError:
             self.tell(s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} did not start in {OPEN_LIMIT:g} s."))
         except Exception:
@@ -123,11 +127,9 @@ class Performer:
             await conversation.start_turn(effect.turn, Prompt(effect.inputs, effect.note))
         except Refused as why:
             self.tell(s.TurnEnded(effect.turn, Outcome.failed, why.key, str(why)))
-        except (
-            Unavailable
-        ) as why:  # it certainly did not start; an agent that takes nothing is opened anew for the next
-            self.tell(s.TurnEnded(effect.turn, Outcome.failed, "unavailable", str(why)))
-            await self._kill(conversation, why)
+        except Unavailable as why:
+            # it certainly did not start; an agent that takes nothing is opened anew for the next, and not given it first
+            await self._kill(conversation, why, s.TurnEnded(effect.turn, Outcome.failed, "unavailable", str(why)))
         except Exception as why:  # noqa: BLE001 - Uncertain or a fault: it may be running, so its process must end
             await self._kill(conversation, why)
         else:
@@ -166,12 +168,15 @@ class Performer:
             except Exception as why:  # noqa: BLE001 - a plug-in's fault, or its silence
                 await self._kill(conversation, why)
 
-    async def _kill(self, conversation: Conversation, why: Exception) -> None:
-        """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone."""
+    async def _kill(self, conversation: Conversation, why: Exception, *first: s.Signal) -> None:
+        """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone. What is to
+        be told `first` is told with its death."""
         log.warning("agent_killed", why=type(why).__name__)
-        if self._conversation is conversation:
+        ours = self._conversation is conversation
+        if ours:
             await self.hang_up()
-            self.tell(s.Died(str(why)))
+        for signal in (*first, s.Died(str(why))) if ours else first:
+            self.tell(signal)
 
     async def hang_up(self) -> None:
         """End the agent; the Session stays, and the next Turn opens it again."""
@@ -179,13 +184,10 @@ class Performer:
         if conversation:
             self._generation += 1
             self.tenure.extend = lambda _deadline: None
-            await self._guarded(conversation.close())
-
-    async def _guarded(self, act: Awaitable[None]) -> None:
-        try:
-            await act
-        except Exception:
-            log.exception("provider_fault", act="close or answer")
+            try:
+                await conversation.close()
+            except Exception:
+                log.exception("provider_fault", act="close")
 
     def _emitter(self, generation: int) -> Callable[[s.ProviderEvent], None]:
         """What an agent that was hung up still says is nobody's any more."""

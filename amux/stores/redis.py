@@ -163,8 +163,9 @@ class Subscription:
 
     def listen(self, channel: str) -> None:
         """Listen to this one too, from some moment on; needs the running loop."""
-        self._wanted.add(channel)
-        self._changed.set()
+        if channel not in self._wanted:
+            self._wanted.add(channel)
+            self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="subscription")
 
@@ -200,19 +201,21 @@ class Subscription:
     async def _ask(self) -> None:
         """Keep Redis' list of our channels up to date, and the connection from falling asleep unnoticed."""
         loop, asked = asyncio.get_running_loop(), set[str]()
-        self._heard_at = loop.time()
+        self._heard_at = pinged = loop.time()
         while loop.time() < self._heard_at + 2 * PING_SECONDS:
             self._changed.clear()
-            for word, channels in (("SUBSCRIBE", self._wanted - asked), ("UNSUBSCRIBE", asked - self._wanted)):
+            wanted = set(self._wanted)
+            for word, channels in (("SUBSCRIBE", wanted - asked), ("UNSUBSCRIBE", asked - wanted)):
                 if channels:
                     names = [self._prefix + channel for channel in sorted(channels)]
                     await self._connection.send_command(word, *names, check_health=False)
-            asked = set(self._wanted)
-            try:
-                async with asyncio.timeout(PING_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
+            asked = wanted
+            if loop.time() >= pinged + PING_SECONDS:
                 await self._connection.send_command("PING", check_health=False)
+                pinged = loop.time()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(pinged + PING_SECONDS):
+                    await self._changed.wait()
         raise TimeoutError("not even a pong")
 
     async def _hear(self) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from amux.core.errors import Unavailable
@@ -232,6 +234,52 @@ async def test_a_start_that_may_have_happened_is_lost_and_not_repeated(house: Ho
     await until(lambda: finished(house, session))
     assert [x.outcome for x in finished(house, session)] == [Outcome.lost]
     assert house.agent.opened[0].closed
+
+
+@pytest.mark.rule("I5", "T3")
+async def test_an_agent_that_takes_nothing_costs_no_second_turn(house: House, running: SessionKey) -> None:
+    """What waits behind is not handed to an agent that is being closed."""
+    first = house.agent.opened[0]
+
+    async def slowly() -> None:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+
+    first.close = slowly  # type: ignore[method-assign]
+    first.start_fault = lambda: Unavailable("the pipe is closed")
+    for sender, id_ in (("user_b", "om_2"), ("user_c", "om_3")):
+        await house.say(running, said(sender, id=id_))
+    await until(lambda: house.owner(running).scratch.burst and "InputQueued" in house.kinds(running))
+    first.finish()
+    await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
+    ((turn, prompt),) = house.agent.opened[1].prompts
+    assert (turn, [one.id for one in prompt.inputs]) == (TurnId(3), [InputId("om_3")])
+    assert [x.outcome for x in finished(house, running)] == [Outcome.completed, Outcome.failed]
+
+
+async def test_an_owner_that_ends_by_an_error_gives_its_lease_back(house: House, running: SessionKey) -> None:
+    """Nobody would hear a bell that rings for it."""
+    assert house.world.holder(running)
+    house.world.postgres_away = True
+    house.agent.opened[0].finish()
+    await until(lambda: running not in house.workers["w1"][1].owners)
+    assert house.world.holder(running) is None
+
+
+async def test_a_lease_lost_while_the_session_is_opened_opens_no_owner(house: House) -> None:
+    session = house.world.session()
+    ports, host = house.workers["w1"]
+    really = ports.timeline.open
+
+    async def late(*args: Any, **named: Any) -> Any:
+        house.world.leases[session] = ("w2|t", house.world.clock.now + LEASE)
+        await house.renew("w1")
+        return await really(*args, **named)
+
+    ports.timeline.open = late  # type: ignore[method-assign]
+    await house.say(session, said("user_a", id="om_1"))
+    await host.drive(session)
+    assert (host.owners, house.kinds(session), house.agent.opened) == ({}, [], [])
 
 
 @pytest.mark.rule("A3", "I6")

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from amux.core import signals as s
 from amux.core import step as m
-from amux.core.errors import Refused, Unavailable, Uncertain
+from amux.core.errors import Refused, Stale, Unavailable, Uncertain
 from amux.core.events import FailReason, Outcome
 from amux.core.ids import RequestId, SessionId, SessionKey, SessionRef, TurnId
 from amux.core.inputs import Verdict
@@ -118,6 +118,20 @@ async def test_a_silent_agent_does_not_stand_in_the_door(monkeypatch: pytest.Mon
     async with asyncio.timeout(5):
         await door.acquire()
     assert door.locked()  # each left once
+
+
+class Late(FakeProvider):
+    async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
+        raise Stale("the deadline has passed")
+
+
+async def test_an_agent_that_may_not_start_any_more_fails_nothing() -> None:
+    """H3: its owner stops, and what waits is the next one's."""
+    hands, lost = Hands(Late()), asyncio.Event()
+    hands.tenure.lost = lost.set
+    hands.performer.perform(m.OpenConversation(None))
+    await until(lost.is_set)
+    assert hands.told == []
 
 
 @pytest.mark.rule("G3", "S3")

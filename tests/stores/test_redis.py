@@ -134,6 +134,21 @@ async def test_a_bell_that_was_away_rings_for_all(side: Side, far: Far) -> None:
         await rang.wait()
 
 
+async def test_a_bell_is_kept_awake_however_many_are_registered(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amux.stores.redis.PING_SECONDS", 0.05)
+    process = real(side.a)
+    await rings(process)
+
+    async def pings() -> bytes:
+        return next((x for x in (await process.redis.command("INFO", "commandstats")).split() if b"_ping" in x), b"")
+
+    before, key = await pings(), 1
+    async with asyncio.timeout(DEADLINE):
+        while await pings() == before:
+            key += 1
+            process.bells.register(SessionKey(key), lambda: None)
+
+
 async def test_a_reader_looks_again_after_an_outage(side: Side, far: Far) -> None:
     key = await side.session()
     owner = await side.a.timeline.open(key, "a|1", worker="a", young=False)
