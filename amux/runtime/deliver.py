@@ -25,7 +25,7 @@ from amux.runtime.attach import Attach
 log = structlog.stdlib.get_logger()
 
 STEPS = 64  # sequences of one event, so that a state may be sent again without a new event
-ONCE, AGAIN = 1, 2  # the steps
+ONCE = 1  # the step of a state that is sent for the first time
 INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
 FINAL = "final"
@@ -125,24 +125,36 @@ class Deliverer:
                     return
 
     async def _show(self) -> None:
-        for slot in sorted(self.board.changed):
-            view, grade, final = self._view(slot)
-            if view is None or view.place is None:
-                self.board.changed.discard(slot)
-            elif self._due(slot, grade):
-                await self._show_view(slot, view, view.place, FINAL if final else "shown")
-                self.board.changed.discard(slot)
-                self._shown[slot] = grade, time.monotonic()
-                if any(map(_overtakable, self._rows_of(slot))):
-                    self._again[slot] = time.monotonic() + self.house.lease
+        """All that is due, the oldest first; one that Feishu does not take now keeps no other waiting."""
+        failed: Unavailable | Uncertain | None = None
+        for slot in sorted(self.board.changed, key=self._since):
+            try:
+                await self._show_changed(slot)
+            except (Unavailable, Uncertain) as why:
+                failed = failed or why
+        if failed:
+            raise failed
+
+    async def _show_changed(self, slot: str) -> None:
+        view, grade, final = self._view(slot)
+        if view is None or view.place is None:
+            self.board.changed.discard(slot)
+        elif self._due(slot, grade):
+            await self._show_view(slot, view, view.place, FINAL if final else "shown")
+            self.board.changed.discard(slot)
+            self._shown[slot] = grade, time.monotonic()
+            if any(map(_overtakable, self._rows_of(slot))):
+                self._again[slot] = time.monotonic() + self.house.lease
 
     async def _show_again(self) -> None:
         """An end that stands where nothing is ordered: a deliverer that was replaced may have patched it over, with what
         it was about to send, for as long as a lease (H12)."""
         for slot in [slot for slot, due in self._again.items() if time.monotonic() >= due]:
-            view, _, _ = self._view(slot)
-            if view and view.place:
-                await self._show_view(slot, view, view.place, FINAL, step=AGAIN)
+            view, rows = self._view(slot)[0], self._rows_of(slot)
+            cards = self.house.render(view, rows[0].nonce, shown=len(rows)) if view else ()
+            for row, card in zip(rows, cards, strict=False):
+                if _overtakable(row):
+                    await self._show_card(row, card, replace(row, sequence=row.sequence + 1))
             del self._again[slot]
 
     def _view(self, slot: str) -> tuple[View | None, str, bool]:
@@ -159,6 +171,11 @@ class Deliverer:
             return None, "", True  # it never had to wait in anybody's sight
         return receipt, f"{receipt.fate}{receipt.ahead}", receipt.fate is not Fate.waiting
 
+    def _since(self, slot: str) -> int:
+        """The place in the Timeline of what that slot shows."""
+        view, _, _ = self._view(slot)
+        return view.first if view else 0
+
     def _due(self, slot: str, grade: str) -> bool:
         """At once when its state changed, else at most once an interval."""
         shown, at = self._shown.get(slot, ("", 0.0))
@@ -166,16 +183,14 @@ class Deliverer:
 
     # -- one view's messages ------------------------------------------------------------------------------------------
 
-    async def _show_view(self, slot: str, view: View, place: Place, state: str, *, step: int = ONCE) -> None:
+    async def _show_view(self, slot: str, view: View, place: Place, state: str) -> None:
         """Its card; and, when it is too long for one, further ones that carry the rest."""
-        sequence = STEPS * (view.seq - view.first) + step
+        sequence = STEPS * (view.seq - view.first) + ONCE
         first = await self._row(slot, view, place)
         cards = self.house.render(view, first.nonce, shown=len(self._rows_of(slot)))
         for name, card in zip(_slots(slot), cards, strict=False):
             row = await self._row(name, view, place)
             unsent = row.message_id is None  # its entity may be saved already, with this very state
-            if step == AGAIN and not _overtakable(row):
-                continue
             if row.state != DEAD and (unsent or row.sequence < sequence):
                 await self._show_card(row, card, replace(row, sequence=sequence, state=state))
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import anyio.lowlevel
 import pytest
+from structlog.testing import capture_logs
 
 from amux.core import events as e
-from amux.core.errors import Broken, Refused, Unavailable
+from amux.core.errors import Broken, Refused, Unavailable, Uncertain
 from amux.core.ids import ItemId, RequestId, Seq, SessionKey, TurnId
 from amux.core.inputs import Input, Verdict
 from amux.core.session import State, fold
@@ -447,6 +448,16 @@ async def test_who_dies_within_that_lease_leaves_it_to_the_next(room: Room) -> N
     assert room.messenger.calls == []
 
 
+async def test_a_part_that_feishu_never_takes_is_not_patched_again(room: Room) -> None:
+    await room.write(started(T1, ONE), says("x" * 15), ended(), accepts=[ONE])
+    task, _ = patching(room)
+    room.messenger.faults["make"] = [DEADLY["the bot was removed"]]
+    await settled()
+    await over(room, task)
+    assert (room.updates("turn:1"), room.updates("turn:1:2")) == ([], [STEPS * 2 + 1, STEPS * 2 + 2])
+    assert (room.row("turn:1").state, room.texts(ONE)) == ("dead", ["x" * 5])
+
+
 async def test_a_thawed_deliverer_asks_its_fence_before_it_patches(room: Room) -> None:
     """H12: however long it was frozen."""
     await room.write(started(T1, ONE), accepts=[ONE])
@@ -607,6 +618,37 @@ async def test_what_can_be_mended_is_owed_until_it_is(room: Room, fault: Excepti
     await room.deliver()
     assert room.texts(ONE) == ["hello completed"]
     assert not room.owed()
+
+
+async def test_a_card_that_feishu_does_not_take_now_keeps_no_other_waiting(room: Room) -> None:
+    """D2: it would be the first again in every tenure. What is told is why the first of them was not shown."""
+    three = [(TurnId(n), said("user_a", id=f"feishu:cli_bot:om_{n}")) for n in (1, 2, 3)]
+    for turn, one in three:
+        await room.write(started(turn, one), ended(turn), accepts=[one])
+    first = room.deliverer()
+    room.messenger.faults["send"] = [Uncertain("no answer"), Unavailable("flooded")]
+    with capture_logs() as lines:
+        await first.deliver(room.session)
+    assert [line["why"] for line in lines if line["event"] == "not_delivered"] == ["no answer"]
+    assert [room.texts(one) for _, one in three] == [[], [], [" completed"]]
+    assert room.owed()
+    await room.deliver()
+    assert [room.texts(one) for _, one in three] == [[" completed"]] * 3
+    assert not room.owed()
+
+
+async def test_cards_that_are_due_at_once_are_sent_in_the_order_of_the_timeline(room: Room) -> None:
+    """B11: the tenth Turn's behind the ninth's, and a receipt where its message was queued."""
+    many = [(TurnId(n), said("user_a", id=f"feishu:cli_bot:om_{n}")) for n in range(1, 12)]
+    for turn, one in many:
+        await room.write(started(turn, one), ended(turn), accepts=[one])
+    await room.write(e.InputQueued((BY_B.id,), e.QueueReason.other_sender), accepts=[BY_B])
+    task = asyncio.create_task(room.deliver())
+    await until(lambda: len(room.feishu.messages) == len(many) + 1)
+    assert [m.reply_to for m in room.feishu.messages] == [*(message_id(one) for _, one in many), message_id(BY_B)]
+    last = TurnId(12)
+    await room.write(started(last, BY_B), ended(last))
+    await over(room, task)
 
 
 async def test_postgres_away_leaves_it_owed(room: Room) -> None:
