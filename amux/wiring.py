@@ -102,8 +102,8 @@ class Stores:
 
 
 def calm_collector() -> None:
-    """For a process that lives long: what is imported stays, and the thousands of small events that come and go hold no
-    cycles. Looking at all of them again and again is a sixth of a Turn (H20)."""
+    """For a process that lives long, once and after its imports: what is imported stays, and the thousands of small
+    events that come and go hold no cycles. Looking at all of them again and again is a sixth of a Turn (H20)."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -208,7 +208,6 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
     from amux.feishu.messenger import FeishuMessenger
     from amux.feishu.openapi import http_client
 
-    calm_collector()
     async with http_client() as http:
         messenger = FeishuMessenger({settings.feishu.app_id: _api(settings.feishu, http)})
         yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render, settings.lease)

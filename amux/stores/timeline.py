@@ -49,7 +49,8 @@ from schema o left join sessions s on s.key = %s"""
 
 HOLD = """
 update sessions s set held_until = now() + %s * interval '1 second'
-from unnest(%s::bigint[], %s::text[]) r(sid, token) where s.key = r.sid and s.token = r.token and s.owner is not null returning s.key, s.token"""
+from unnest(%s::bigint[], %s::text[]) r(sid, token)
+where s.key = r.sid and s.token = r.token and s.owner is not null returning s.key, s.token"""
 
 SIGN_OFF = """
 update sessions s set owner = null, held_until = null
