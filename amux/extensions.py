@@ -25,6 +25,8 @@ from amux.core.signals import (
 )
 
 Emit = Callable[[ProviderEvent], None]
+Extend = Callable[[float], None]
+"""Moves a Guard's deadline on, in seconds of CLOCK_BOOTTIME. Never waits, never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ class Opening:
 
     `home` is the Session's own folder (the agent's HOME, temp and state live below it). `native_id` is the handle to
     resume, None for a new conversation. `deadline` is when the Guard kills unless it is moved on, in seconds of
-    CLOCK_BOOTTIME."""
+    CLOCK_BOOTTIME. `guarded` is told how to move it on as soon as there is a Guard, before the agent is greeted: an
+    agent may need longer to open than a Lease lasts."""
 
     session: SessionRef
     launch: LaunchSnapshot
     home: str
     deadline: float
     native_id: str | None = None
+    guarded: Callable[[Extend], None] = lambda _extend: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,6 @@ class Conversation(Protocol):
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         """Answer a permission request; a request that is gone is ignored."""
 
-    def extend(self, deadline: float) -> None:
-        """Move the Guard's deadline on, in seconds of CLOCK_BOOTTIME. Never waits, never raises."""
-
     async def close(self) -> None:
         """End the process tree so that the conversation can be resumed. Emits nothing more; may be called twice."""
 
@@ -106,6 +107,7 @@ __all__ = [
     "DeltaSeen",
     "Died",
     "Emit",
+    "Extend",
     "FailReason",
     "ForeignTurnBegan",
     "ForeignTurnEnded",

@@ -220,6 +220,7 @@ async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
     from amux.feishu.longconn import Health, Link, LongConnection
     from amux.feishu.openapi import http_client
 
+    calm_collector()
     bot = settings.feishu
     if bot is None:
         raise Refused("There is no bot to listen for: set AMUX_FEISHU_APP_ID and AMUX_FEISHU_APP_SECRET.")

@@ -55,9 +55,6 @@ class FakeConversation:
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         self.answers.append((request, verdict))
 
-    def extend(self, deadline: float) -> None:
-        self.deadlines.append(deadline)
-
     async def close(self) -> None:
         self.closed = True
 
@@ -95,5 +92,6 @@ class FakeProvider:
         native_id = opening.native_id or f"native-{len(self.opened) + 1}"
         steering = FakeSteering() if self.steers else None
         conversation = FakeConversation(opening, emit, native_id, steering)
+        opening.guarded(conversation.deadlines.append)
         self.opened.append(conversation)
         return conversation

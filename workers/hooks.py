@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ class Process:
         self.stores: Stores
         self._stack = AsyncExitStack()
         self._deliverer: Deliver | None = None
+        self._looking: Future[None] | None = None
         threading.Thread(target=self.loop.run_forever, name="owners", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -63,6 +65,10 @@ class Process:
             await self.stores.sweep.round()
         except Unavailable as why:
             log.warning("sweep_failed", why=str(why))
+
+    def look_around(self) -> None:
+        """Sweep once, without waiting for it."""
+        self._looking = asyncio.run_coroutine_threadsafe(self.sweep(), self.loop)
 
     def drain(self) -> None:
         """Let Turns end, then end what is left, so that the tasks that wait for it return."""
@@ -105,6 +111,7 @@ def _start(**_: object) -> None:
 
 @signals.worker_ready.connect
 def _ready(**_: object) -> None:
+    process().look_around()  # beat may be the last of all to start
     if path := os.environ.get("AMUX_READY_FILE"):
         Path(path).write_text(str(os.getpid()))
 

@@ -87,6 +87,7 @@ class Claude:
             env={**self._env, **FIXED, **_places(Path(opening.home))},
             cwd=Path(opening.launch.workspace),
             deadline=opening.deadline,
+            guarded=opening.guarded,
             name="claude",
             remedy=REMEDY,
         )

@@ -165,9 +165,6 @@ class Dialogue:
             number, about = asked
             await unless_dead(self.control.reply(number, claude_items.verdict(about, verdict)))
 
-    def extend(self, deadline: float) -> None:
-        self._process.extend(deadline)
-
     async def close(self) -> None:
         self._audience.leave()
         await self._life.close(seconds=LEAVING_SECONDS)

@@ -63,6 +63,7 @@ class Codex:
             env={"CODEX_HOME": str(state), KEY: self._key, "RUST_LOG": "error"},
             cwd=Path(opening.launch.workspace),
             deadline=opening.deadline,
+            guarded=opening.guarded,
             remedy=REMEDY,
         )
         thread = Thread(process, self._patience)

@@ -144,9 +144,6 @@ class Thread:
         if number is not None:
             await unless_dead(self.peer.reply(number, {"decision": DECISIONS[verdict]}))
 
-    def extend(self, deadline: float) -> None:
-        self._process.extend(deadline)
-
     async def close(self) -> None:
         self._audience.leave()
         await self._life.close(seconds=LEAVING_SECONDS)

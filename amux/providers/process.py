@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from amux.core.errors import Unavailable
+from amux.extensions import Extend
 from amux.providers import guard
 from amux.providers.pipes import LastWords, Line, Lines, Reader, Writer, decode
 from amux.providers.spawn import environment, lock_of, not_started, prepare, spawn
@@ -101,7 +102,7 @@ class Process:
         self._loop.add_reader(control, self._hear)
 
     @classmethod
-    async def start(
+    async def start(  # noqa: PLR0913 - all that a program is started with
         cls,
         argv: Sequence[str],
         *,
@@ -109,11 +110,13 @@ class Process:
         env: Mapping[str, str],
         cwd: Path,
         deadline: float,
+        guarded: Callable[[Extend], None] = lambda _extend: None,
         name: str = "",
         remedy: str = "`amux doctor` says what is missing.",
         limits: Limits = Limits(),
     ) -> "Process":
-        """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most.
+        """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most, unless
+        what `guarded` is told at once moves it on.
 
         `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in that home is killed first.
         Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
@@ -127,6 +130,7 @@ class Process:
         self = cls(name, popen, control, limits)
         self._lock, self._remedy = lock_of(home), remedy
         self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
+        guarded(self.extend)
         await self._wait_for_start(home)
         return self
 

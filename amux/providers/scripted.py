@@ -50,8 +50,6 @@ class Link(Protocol):
     async def send(self, line: Line) -> None:
         """Raises Unavailable or Uncertain."""
 
-    def extend(self, deadline: float) -> None: ...
-
     async def kill(self) -> str:
         """End it; answers how it ended, for people."""
 
@@ -114,10 +112,6 @@ class ScriptedConversation:
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
         """As the protocol says."""
         await self._link.send({"do": "answer", "request": request, "verdict": verdict})
-
-    def extend(self, deadline: float) -> None:
-        """As the protocol says."""
-        self._link.extend(deadline)
 
     async def close(self) -> None:
         """As the protocol says; all that the agent said is in its home already."""
@@ -191,6 +185,7 @@ class Scripted:
             env={},
             cwd=Path(opening.launch.workspace),
             deadline=opening.deadline,
+            guarded=opening.guarded,
             name="The scripted agent",
             remedy="It is part of amux: install amux again.",
         )
@@ -233,9 +228,6 @@ class _ProgramLink:
 
     async def send(self, line: Line) -> None:
         await self._process.send(line)
-
-    def extend(self, deadline: float) -> None:
-        self._process.extend(deadline)
 
     async def kill(self) -> str:
         return (await self._process.kill()).said
@@ -289,9 +281,6 @@ class _WorkerLink:
             self._timer.cancel()
         due = self._agent.due
         self._timer = None if due is None else self._loop.call_at(due, self._go_on)
-
-    def extend(self, _deadline: float) -> None:
-        pass
 
     async def kill(self) -> str:
         self._agent.due = None

@@ -17,7 +17,7 @@ from amux.core.errors import Refused, Stale, Unavailable
 from amux.core.events import FailReason, Outcome
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot
-from amux.extensions import Conversation, Opening, Prompt, Provider
+from amux.extensions import Conversation, Extend, Opening, Prompt, Provider
 from amux.runtime import failpoints
 from amux.runtime.keeper import Tenure
 
@@ -96,7 +96,8 @@ class Performer:
             return
         try:
             async with _through(self.opening), asyncio.timeout(OPEN_LIMIT):
-                opening = Opening(self.session, self.launch, self.home, self.tenure.deadline, native_id)
+                deadline = self.tenure.deadline
+                opening = Opening(self.session, self.launch, self.home, deadline, native_id, self._guarded)
                 conversation = await self.provider.open(opening, self._emitter(self._generation))
         except Unavailable as why:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))
@@ -112,8 +113,7 @@ class Performer:
                 s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} failed to start; see the worker's log.")
             )
         else:
-            self._conversation, self.tenure.extend = conversation, conversation.extend
-            conversation.extend(self.tenure.deadline)
+            self._conversation = conversation
             can = ("steering",) if conversation.steering else ()
             self.tell(s.ConversationReady(conversation.native_id, can))
 
@@ -188,6 +188,11 @@ class Performer:
                 await conversation.close()
             except Exception:
                 log.exception("provider_fault", act="close")
+
+    def _guarded(self, extend: Extend) -> None:
+        """From now on each renewal keeps the agent alive, be it open yet or not (H3)."""
+        self.tenure.extend = extend
+        extend(self.tenure.deadline)
 
     def _emitter(self, generation: int) -> Callable[[s.ProviderEvent], None]:
         """What an agent that was hung up still says is nobody's any more."""

@@ -5,7 +5,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +54,9 @@ async def _harm(name: str, rounds: int, one: Stage, parts: wiring.Stores, crowd:
     for number in range(rounds):
         await _busy(parts, crowd.sessions)
         began = time.monotonic()
-        broken += await HARMS[name](Scene(one, parts, number))
+        now = await HARMS[name](Scene(one, parts, number))
+        await _mended(parts, now)
+        broken += now
         tell(f"round {number + 1}: {time.monotonic() - began:.1f} s, {len(broken)} Turns broken so far")
     await crowd.hush()
     return broken
@@ -64,6 +66,15 @@ async def _busy(parts: wiring.Stores, sessions: int) -> None:
     """Wait until a good part of the Sessions works, or some time has passed: harm in an idle house shows little."""
     for _ in range(150):
         if len(await open_turns(parts)) >= sessions / 4:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def _mended(parts: wiring.Stores, broken: Sequence[Broken]) -> None:
+    """Wait until no Turn that the harm broke is open, or some time has passed: the next harm would be counted as its."""
+    waiting = {(one.session, one.turn) for one in broken}
+    for _ in range(150):
+        if not waiting & {(session.key, turn) for session, turn in await open_turns(parts)}:
             return
         await asyncio.sleep(0.2)
 

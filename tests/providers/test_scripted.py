@@ -17,6 +17,7 @@ from amux.extensions import (
     Conversation,
     DeltaSeen,
     Died,
+    Extend,
     Input,
     InputId,
     ItemSeen,
@@ -58,6 +59,7 @@ class Desk:
     workspace: Path
     events: list[ProviderEvent] = field(default_factory=list)
     opened: list[Conversation] = field(default_factory=list)
+    extends: list[Extend] = field(default_factory=list)
     _more: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def open(
@@ -65,7 +67,7 @@ class Desk:
     ) -> Conversation:
         launch = LaunchSnapshot("scripted", str(self.workspace))
         ref = SessionRef("local", SessionId("abc"))
-        opening = Opening(ref, launch, str(self.home), boottime() + seconds, native_id)
+        opening = Opening(ref, launch, str(self.home), boottime() + seconds, native_id, self.extends.append)
         conversation = await (provider or Scripted(seconds=0.1, patience=20)).open(opening, self._emit)
         self.opened.append(conversation)
         return conversation
@@ -386,7 +388,7 @@ async def test_its_tools_end_with_its_deadline(desk: Desk) -> None:
     conversation = await desk.open(seconds=5)
     await conversation.start_turn(T1, Prompt((said("!clock ticks\n!hang"),)))
     until = boottime() + 2
-    conversation.extend(until)
+    desk.extends[0](until)
     died = await desk.died()
     assert died == Died("The scripted agent was killed when its owner's permission to act ran out.")
     assert until - 1 < last_tick(desk.workspace / "ticks") < until + 1  # a second is what a Lease has left (H3)

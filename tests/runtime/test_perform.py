@@ -120,6 +120,31 @@ async def test_a_silent_agent_does_not_stand_in_the_door(monkeypatch: pytest.Mon
     assert door.locked()  # each left once
 
 
+class Slow(FakeProvider):
+    """Greets when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = asyncio.Event()
+
+    async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
+        conversation = await super().open(opening, emit)
+        await self.let.wait()
+        return conversation
+
+
+async def test_an_agent_that_opens_for_longer_than_a_lease_is_kept_alive() -> None:
+    """H3: renewals reach its Guard before it has greeted."""
+    provider = Slow()
+    hands = Hands(provider)
+    hands.performer.perform(m.OpenConversation(None))
+    await until(lambda: provider.opened)
+    hands.tenure.extend(27.0)
+    provider.let.set()
+    await until(lambda: hands.told)
+    assert hands.agent.deadlines == [12.0, 27.0]
+
+
 class Late(FakeProvider):
     async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
         raise Stale("the deadline has passed")
