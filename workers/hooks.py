@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 from celery import signals
+from celery.worker.consumer import Consumer
 
 from amux import logs
 from amux.core.errors import Unavailable
@@ -41,6 +42,7 @@ class Process:
         self._stack = AsyncExitStack()
         self._deliverer: Deliver | None = None
         self._looking: Future[None] | None = None
+        self.consumer: Consumer | None = None
         threading.Thread(target=self.loop.run_forever, name="owners", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -66,6 +68,11 @@ class Process:
         except Unavailable as why:
             log.warning("sweep_failed", why=str(why))
 
+    def show(self, task: str, name: str) -> None:
+        """Let Flower show that task by what it owns. Told in Celery's own thread, with the events that it sends anyway."""
+        if consumer := self.consumer:
+            consumer.hub.call_soon(_tell, consumer, task, name)
+
     def look_around(self) -> None:
         """Sweep once, without waiting for it."""
         self._looking = asyncio.run_coroutine_threadsafe(self.sweep(), self.loop)
@@ -80,6 +87,11 @@ class Process:
         for task in asyncio.all_tasks():
             if task is not me:
                 task.cancel()
+
+
+def _tell(consumer: Consumer, task: str, name: str) -> None:
+    if events := consumer.event_dispatcher:
+        events.send("task-started", uuid=task, args=name)
 
 
 _process: list[Process] = []
@@ -110,7 +122,8 @@ def _start(**_: object) -> None:
 
 
 @signals.worker_ready.connect
-def _ready(**_: object) -> None:
+def _ready(sender: Consumer, **_: object) -> None:
+    process().consumer = sender
     process().look_around()  # beat may be the last of all to start
     if path := os.environ.get("AMUX_READY_FILE"):
         Path(path).write_text(str(os.getpid()))

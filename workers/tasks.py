@@ -10,15 +10,10 @@ from workers.hooks import process
 @app.task(name="drive", bind=True)
 def drive(task: Task, session: int) -> None:
     """Own this Session until it rests; return at once if somebody does already. Holds a slot for that long."""
-    id_, worker, loop = task.request.id, task.request.hostname, process().loop
-
-    def tell(name: str) -> None:
-        with app.events.default_dispatcher(hostname=worker) as events:
-            events.send("task-started", uuid=id_, args=name)
+    id_ = task.request.id
 
     def owned(ref: SessionRef) -> None:
-        """Flower then shows the task by what it owns. Telling it blocks, so it is done aside."""
-        loop.run_in_executor(None, tell, str(ref))
+        process().show(id_, str(ref))
 
     process().run(process().host.drive(SessionKey(session), owned))
 

@@ -127,7 +127,7 @@ class Owner:
     _look: bool = False
     _stays: float = 0.0  # until then it does not try to let go
     _unread: int = 0  # entries since the stream was trimmed
-    _looked: float = float("-inf")
+    _looked: float = field(init=False)
     state: State = field(init=False)
     scratch: Scratch = field(init=False)
     fence: Fence = field(init=False)
@@ -137,6 +137,7 @@ class Owner:
         opened, rt = self.opened, self.rt
         launch = opened.session.launch
         self.state, self.fence = opened.state, opened.fence
+        self._looked = rt.clock.monotonic()  # the journal came with the opening
         self.scratch = Scratch(launch.engine, rt.pace.window)
         provider, home = rt.providers.get(launch.engine), rt.home(opened.session.ref)
         self._hands = Performer(opened.session.ref, launch, home, provider, self.tenure, rt.opening, self._mailbox.put)
