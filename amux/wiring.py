@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from amux.stores.bindings import PostgresBindings
 
 log = structlog.stdlib.get_logger()
-OPENINGS = 4  # agents that start at once in one worker
+OPENINGS = os.cpu_count() or 2  # agents that start at once in one worker: more would only keep it from its Leases
 
 
 class SystemClock:

@@ -5,5 +5,5 @@ from datetime import timedelta
 
 def beat(lease: float) -> dict[str, dict[str, object]]:
     """What beat asks for. The sweep comes several times in a Lease, so that a dead owner's Session does not wait long."""
-    every = max(0.25, min(2.0, lease / 6))
+    every = max(0.25, min(2.0, lease / 12))
     return {"sweep": {"task": "sweep", "schedule": timedelta(seconds=every), "options": {"expires": 2 * every}}}

@@ -26,6 +26,7 @@ CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MARK = "AGENT_GUARD"  # the variable that names the lock file in the environment of everything below a Guard
 TAKE_OVER_SECONDS = 5.0  # how long a lock may stay held after its holder was killed
 PAUSE_SECONDS = 0.002
+NICE = 5  # of the agent and its tools: a build that takes every core must not keep owners from renewing (H67)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 CHILDREN_FILES = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")  # a lean kernel has none
@@ -193,6 +194,7 @@ def start(program: list[str], mark: str) -> int:
     if pid == 0:
         try:
             os.setsid()
+            os.nice(NICE)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
                 signal.signal(number, signal.SIG_DFL)
             if LINUX:
