@@ -25,6 +25,7 @@ KEYS = ("authorization", "email", "env", "environ", "headers", "password", "secr
 NEVER = frozenset(WORDS + KEYS)
 NOT_LOGGED = "[not logged]"
 KNOWN = ("amux", "workers", "ops", "celery", "kombu", "alembic", "uvicorn.error", "asyncio", "py.warnings")
+HOUSE, OURS = Path(__file__).parents[1], ("amux", "workers", "ops")
 FAMILIES = (Refused, Unavailable, Uncertain, Stale, Broken)
 SHORTEST_SECRET = 4  # characters; a shorter one would be found in ordinary words
 MAX_FRAMES = 12
@@ -168,10 +169,11 @@ def _renderer(out: TextIO) -> structlog.typing.Processor:
 
 def _short(path: str) -> str:
     """The file from its package on: enough to find it, without the machine's folders."""
-    parts = Path(path).parts
-    for root in ("site-packages", "amux", "workers", "ops"):
-        if root in parts:
-            return "/".join(parts[parts.index(root) + (root == "site-packages") :])
+    file, parts = Path(path), Path(path).parts
+    if "site-packages" in parts:
+        return "/".join(parts[parts.index("site-packages") + 1 :])
+    if file.is_relative_to(HOUSE) and file.relative_to(HOUSE).parts[0] in OURS:
+        return str(file.relative_to(HOUSE))
     return parts[-1] if parts else path
 
 
