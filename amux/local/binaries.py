@@ -152,8 +152,16 @@ def reachable(program: Program, user: User | None, runtime: Path) -> Program:
         _copy(program.wheel, target)
     copied = replace(program, path=target / program.path.relative_to(root.parent), wheel=())
     if not _runs(copied, user):
-        raise Refused(f"the user {user.name} cannot run programs in {runtime}; set AMUX_HOME to a folder open to it.")
+        raise closed(runtime, user)
     return copied
+
+
+def closed(path: Path, user: User) -> Refused:
+    """What is told of a folder that the servers cannot get into."""
+    return Refused(
+        f"{path} is closed to the user {user.name}, as whom the servers of root run: "
+        "set AMUX_HOME to a folder that it may pass through, such as /var/lib/amux."
+    )
 
 
 def _runs(program: Program, user: User) -> bool:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from amux.core.errors import Refused, Unavailable
-from amux.local.binaries import Binaries, Program, find_binaries, reachable
+from amux.local.binaries import Binaries, Program, closed, find_binaries, reachable
 from amux.local.child import User, enters, spawn
 from amux.local.home import Home, fresh_sockets, hold, socket_path
 from amux.local.probes import postgres_answers, redis_answers
@@ -207,10 +207,7 @@ def _folder(path: Path, user: User | None) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
     _own(path, user)
     if user is not None and not enters(user, path):
-        raise Refused(
-            f"{path} is closed to the user {user.name}, as whom the servers of root run: "
-            "set AMUX_HOME to a folder that it may pass through, such as /var/lib/amux."
-        )
+        raise closed(path, user)
 
 
 def _own(path: Path, user: User | None) -> None:
