@@ -169,6 +169,21 @@ def test_the_fold_of_what_is_read_is_the_fold_of_what_was_written() -> None:
     assert fold(codec.decode(*row) for row in rows) == fold(EVENTS)
 
 
+HARD = {
+    "plain": [],
+    "a NUL": [e.PermissionRequested(TurnId(1), RequestId("r"), "a\0b")],
+    "too long": [e.PermissionRequested(TurnId(1), RequestId("r"), "title", "x" * 2 * codec.MAX_EVENT)],
+    "a lone surrogate": [e.PermissionRequested(TurnId(1), RequestId("r"), "a\ud800b")],
+    "a line's end": [e.PermissionRequested(TurnId(1), RequestId("r"), "a\nb\u2028c")],
+}
+
+
+@pytest.mark.parametrize("hard", HARD.values(), ids=HARD)
+def test_events_written_together_are_written_as_each_alone(hard: list[e.Event]) -> None:
+    events = [*EVENTS, *hard]
+    assert list(zip(*codec.encode_run(events), strict=True)) == [codec.encode(event) for event in events]
+
+
 def test_payloads_are_plain_json() -> None:
     for event in EVENTS:
         assert isinstance(json.loads(codec.encode(event)[2]), dict)

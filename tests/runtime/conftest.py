@@ -1,4 +1,4 @@
-"""The deliverer's rooms."""
+"""What many tests of the runtime begin with: owners in a house, or a deliverer in its room."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,16 @@ import pytest
 from amux.runtime import deliver, failpoints
 from amux.runtime.deliver import INTERVAL
 from tests.runtime.delivering import ONE, T1, Now, Room, ended, settled, started
-from tests.runtime.house import until
+from tests.runtime.house import House, until
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    """One world with one worker."""
+    house = House()
+    house.worker("w1")
+    yield house
+    await house.close()
 
 
 @pytest.fixture

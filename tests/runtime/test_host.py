@@ -1,7 +1,6 @@
 """All owners of one process: none twice, room made for those who wait, and an orderly end."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import anyio.lowlevel
@@ -18,14 +17,6 @@ from tests.build import said
 from tests.runtime.house import LINGER, WINDOW, House, until
 
 SOON = 0.03  # of a lease, in seconds of a real clock: room is made every third of it
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House()
-    house.worker("w1")
-    yield house
-    await house.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """H66: a post that stood still reaches an owner that never heard of its input, which another tenure has run already."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,14 +15,6 @@ from tests.runtime.house import House, until
 
 OLD = said("user_a", id="om_old", at=-10_000)  # milliseconds before the clock says 0
 NEXT = said("user_b", id="om_next")
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House()
-    house.worker("w1")
-    yield house
-    await house.close()
 
 
 def stand_still(house: House, session: SessionKey, one: Input) -> tuple[Worker, asyncio.Task[object]]:

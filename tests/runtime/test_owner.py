@@ -1,7 +1,6 @@
 """One owner, then several: what is said runs once and ends once, whatever happens to the processes."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio.lowlevel
@@ -26,14 +25,6 @@ from amux.runtime.sweep import PATIENCE
 from tests.build import said
 from tests.fakes import Worker
 from tests.runtime.house import LEASE, LINGER, WINDOW, House, until
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = House()
-    house.worker("w1")
-    yield house
-    await house.close()
 
 
 @pytest.fixture
