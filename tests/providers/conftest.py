@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from amux.extensions import Extend
 from amux.providers import guard
 from amux.providers.process import Limits, Process, boottime
 
@@ -57,6 +58,7 @@ class World:
     home: Path
     workspace: Path
     started: list[Process] = field(default_factory=list)
+    extends: list[Extend] = field(default_factory=list)
 
     async def run(
         self,
@@ -87,6 +89,7 @@ class World:
             env=env or {},
             cwd=self.workspace,
             deadline=boottime() + seconds,
+            guarded=self.extends.append,
             remedy="Install it.",
             limits=limits or Limits(),
         )

@@ -12,8 +12,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from amux.core.errors import Stale
+from amux.core.errors import Stale, Unavailable
 from amux.providers import guard, process
+from amux.providers.guard import NICE
 from amux.providers.process import End, Why, boottime
 from tests.providers.conftest import World, carriers, eventually, gone, last_tick, status
 
@@ -200,6 +201,20 @@ async def test_the_deadline_ends_the_tree(world: World) -> None:
     end = await agent.wait()
     assert (end.why, end.code) == (Why.deadline, -signal.SIGKILL)
     assert quiet(world)
+
+
+async def test_the_deadline_can_be_moved_on_before_the_agent_runs(world: World) -> None:
+    """H3: an agent may need longer to open than a Lease lasts; even one that never runs has had its Guard told."""
+    with pytest.raises(Unavailable):
+        await world.start(["/nowhere/agent"])
+    assert len(world.extends) == 1
+
+
+async def test_an_agent_gives_way_to_its_owner(world: World) -> None:
+    """H67: its tools inherit it; the Guard, which must kill in time, does not give way."""
+    agent = await world.run(STAYS)
+    ours, guards, its = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (0, agent.guard_pid, agent.pid))
+    assert (guards, its) == (ours, min(ours + NICE, 19))
 
 
 async def test_a_deadline_may_be_moved_on(world: World) -> None:
