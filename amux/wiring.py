@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from amux.stores.bindings import PostgresBindings
 
 log = structlog.stdlib.get_logger()
-OPENINGS = os.cpu_count() or 2  # agents that start at once in one worker: more would only keep it from its Leases
+OPENINGS = min(4, os.cpu_count() or 2)  # agents that start at once in a worker: more would keep it from its Leases
 
 
 class SystemClock:

@@ -66,8 +66,8 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _foreign_began(draft, native_turn, reason)
         case s.ForeignTurnEnded():
             draft.set(foreign=None)
-        case s.Died(reason):
-            _died(draft, reason)
+        case s.Died():
+            _died(draft, signal)
         case s.Rested():
             _rest(draft)
         case s.Tick():
@@ -319,17 +319,18 @@ def _stopped(draft: Draft, turn: TurnId) -> None:
     _ended(draft, s.TurnEnded(turn, e.Outcome.interrupted))
 
 
-def _died(draft: Draft, reason: str) -> None:
+def _died(draft: Draft, died: s.Died) -> None:
     """Its Turn ends lost, what was on its way is uncertain (I5), and nothing is run again."""
     _flush(draft)
-    turn, ended = draft.state.turn, draft.scratch.ended
+    turn, ended = draft.state.turn, draft.scratch.ended or died.ended
     if draft.scratch.phase is not Phase.opening:  # an opening that dies answers for itself
         draft.set(phase=Phase.closed, foreign=None)
     if turn is None:
         return
     _close_requests(draft, e.Resolution.died)
     _fail_steers(draft)
-    _finish(draft, ended or s.TurnEnded(turn.id, e.Outcome.lost, "agent_died", reason))
+    lost = s.TurnEnded(turn.id, e.Outcome.lost, "agent_died", died.reason)
+    _finish(draft, ended if ended and ended.turn == turn.id else lost)
 
 
 def _fail_steers(draft: Draft) -> None:

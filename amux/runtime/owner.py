@@ -13,7 +13,7 @@ import structlog
 
 from amux.core import machine
 from amux.core import signals as s
-from amux.core.errors import Broken, Stale, Unavailable
+from amux.core.errors import Stale, Unavailable
 from amux.core.events import InputAccepted, Label, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, SessionKey, SessionRef
 from amux.core.inputs import Input, Said
@@ -85,6 +85,7 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
     try:
         opened = await rt.timeline.open(session, token, worker=rt.worker, young=taken.young)
         if opened is None:
+            await _give_back(tenure, rt)
             return
         failpoints.hit("after_open")
         if not rt.keeper.keeps(tenure):
@@ -95,12 +96,11 @@ async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], No
         await owner.run()
     except Stale as why:
         log.info("owner_stale", session=session, why=str(why))
-    except Broken:  # not at once again: its Lease may run out first
-        rt.keeper.drop(tenure)
+    except (Unavailable, asyncio.CancelledError):
+        await _give_back(tenure, rt)
         raise
     finally:
-        if rt.keeper.keeps(tenure):
-            await _give_back(tenure, rt)
+        rt.keeper.drop(tenure)  # what fails for another reason would fail again: its Lease runs out first
 
 
 async def _give_back(tenure: Tenure, rt: Runtime) -> None:

@@ -116,6 +116,9 @@ class Performer:
             self._conversation = conversation
             can = ("steering",) if conversation.steering else ()
             self.tell(s.ConversationReady(conversation.native_id, can))
+        finally:
+            if self._conversation is None:  # what a provider left running dies with the Lease's deadline
+                self.tenure.extend = lambda _deadline: None
 
     async def _start(self, effect: m.StartTurn) -> None:
         failpoints.hit("before_start")
@@ -129,7 +132,8 @@ class Performer:
             self.tell(s.TurnEnded(effect.turn, Outcome.failed, why.key, str(why)))
         except Unavailable as why:
             # it certainly did not start; an agent that takes nothing is opened anew for the next, and not given it first
-            await self._kill(conversation, why, s.TurnEnded(effect.turn, Outcome.failed, "unavailable", str(why)))
+            ended = s.TurnEnded(effect.turn, Outcome.failed, "unavailable", str(why))
+            await self._kill(conversation, why, ended)
         except Exception as why:  # noqa: BLE001 - Uncertain or a fault: it may be running, so its process must end
             await self._kill(conversation, why)
         else:
@@ -168,15 +172,15 @@ class Performer:
             except Exception as why:  # noqa: BLE001 - a plug-in's fault, or its silence
                 await self._kill(conversation, why)
 
-    async def _kill(self, conversation: Conversation, why: Exception, *first: s.Signal) -> None:
-        """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone. What is to
-        be told `first` is told with its death."""
+    async def _kill(self, conversation: Conversation, why: Exception, ended: s.TurnEnded | None = None) -> None:
+        """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone. How its Turn
+        `ended`, where that is known, is told with its death: nothing may be started between the two."""
         log.warning("agent_killed", why=type(why).__name__)
-        ours = self._conversation is conversation
-        if ours:
+        if self._conversation is conversation:
             await self.hang_up()
-        for signal in (*first, s.Died(str(why))) if ours else first:
-            self.tell(signal)
+            self.tell(s.Died(str(why), ended))
+        elif ended:
+            self.tell(ended)
 
     async def hang_up(self) -> None:
         """End the agent; the Session stays, and the next Turn opens it again."""

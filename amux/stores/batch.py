@@ -24,17 +24,27 @@ class Batch(Generic[Q, A]):
         self._waiting.append((question, future))
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="batch")
+            self._pump.add_done_callback(self._ended)
         return future
 
     async def _run(self) -> None:
-        await asyncio.sleep(0)  # all who are ready in this round of the loop come along
         try:
+            await asyncio.sleep(0)  # all who are ready in this round of the loop come along
             while self._waiting:
                 taken, self._waiting = self._waiting[: self._largest], self._waiting[self._largest :]
                 if living := [(question, future) for question, future in taken if not future.done()]:
                     await self._answer(living)
         finally:
             self._pump = None
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        """Cancelled, perhaps before its first step: nobody waits for it for ever, and the next question has a new one."""
+        if self._pump is pump:
+            self._pump = None
+        if pump.cancelled() and self._pump is None:
+            waiting, self._waiting = self._waiting, []
+            for _, future in waiting:
+                future.cancel()
 
     async def _answer(self, taken: list[tuple[Q, asyncio.Future[A]]]) -> None:
         try:

@@ -55,7 +55,8 @@ async def _harm(name: str, rounds: int, one: Stage, parts: wiring.Stores, crowd:
         await _busy(parts, crowd.sessions)
         began = time.monotonic()
         now = await HARMS[name](Scene(one, parts, number))
-        await _mended(parts, now)
+        if not await _mended(parts, now):
+            tell("Turns are still broken; the next harm comes all the same")
         broken += now
         tell(f"round {number + 1}: {time.monotonic() - began:.1f} s, {len(broken)} Turns broken so far")
     await crowd.hush()
@@ -70,13 +71,14 @@ async def _busy(parts: wiring.Stores, sessions: int) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _mended(parts: wiring.Stores, broken: Sequence[Broken]) -> None:
+async def _mended(parts: wiring.Stores, broken: Sequence[Broken]) -> bool:
     """Wait until no Turn that the harm broke is open, or some time has passed: the next harm would be counted as its."""
     waiting = {(one.session, one.turn) for one in broken}
     for _ in range(150):
         if not waiting & {(session.key, turn) for session, turn in await open_turns(parts)}:
-            return
+            return True
         await asyncio.sleep(0.2)
+    return False
 
 
 def stage_settings(one: Stage) -> Settings:

@@ -106,10 +106,10 @@ def _hear_twice(draft: Draft, said: Said) -> None:
     _hear(draft, said)
 
 
-def _run_again_when_it_dies(draft: Draft, reason: str) -> None:
+def _run_again_when_it_dies(draft: Draft, died: s.Died) -> None:
     turn = draft.state.turn
     again = tuple(turn.steered) if turn else ()
-    _died(draft, reason)
+    _died(draft, died)
     if again:
         machine._settle(draft, again)
 

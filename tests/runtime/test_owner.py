@@ -248,6 +248,41 @@ async def test_an_agent_that_takes_nothing_costs_no_second_turn(house: House, ru
     assert [x.outcome for x in finished(house, running)] == [Outcome.completed, Outcome.failed]
 
 
+@pytest.mark.rule("I5", "T3")
+async def test_what_was_said_while_an_agent_took_nothing_runs_on_the_next(house: House) -> None:
+    """Its window is open still when the Turn ends: it goes to the new agent, and to no dead one."""
+    session = house.world.session()
+    await house.say(session, said("user_a", id="om_1"))
+    house.drive()
+    await until(lambda: house.agent.opened)
+    first, closing = house.agent.opened[0], asyncio.Event()
+    first.close = closing.wait  # type: ignore[method-assign,assignment]
+    first.start_fault = lambda: Unavailable("the pipe is closed")
+    await until(lambda: "TurnStarted" in house.kinds(session))
+    await house.say(session, said("user_a", id="om_2"))
+    await until(lambda: house.owner(session).scratch.burst)
+    closing.set()
+    await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
+    assert [one.id for one in house.agent.opened[1].prompts[0][1].inputs] == [InputId("om_2")]
+    assert [x.outcome for x in finished(house, session)] == [Outcome.failed]
+
+
+async def test_an_owner_that_ends_by_a_fault_of_ours_is_tried_again_after_its_lease(
+    house: House, running: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H5: at once it would only fail again, with a new epoch and a new agent each time."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("a fault of ours")
+
+    task = next(iter(house.tasks))
+    monkeypatch.setattr("amux.core.machine.run", broken)
+    house.agent.opened[0].finish()
+    await until(task.done)
+    assert isinstance(task.exception(), KeyError)
+    assert house.world.holder(running)
+
+
 async def test_an_owner_that_ends_by_an_error_gives_its_lease_back(house: House, running: SessionKey) -> None:
     """Nobody would hear a bell that rings for it."""
     assert house.world.holder(running)

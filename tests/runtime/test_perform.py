@@ -145,6 +145,21 @@ async def test_an_agent_that_opens_for_longer_than_a_lease_is_kept_alive() -> No
     assert hands.agent.deadlines == [12.0, 27.0]
 
 
+class Leaves(FakeProvider):
+    async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
+        await super().open(opening, emit)
+        raise Unavailable("it did not greet")
+
+
+async def test_what_a_provider_leaves_running_is_not_kept_alive() -> None:
+    """H3: a plug-in that fails to open, and to kill, has a process that nobody can stop: it dies with the deadline."""
+    hands = Hands(Leaves())
+    assert isinstance(await hands.do(m.OpenConversation(None)), s.OpenFailed)
+    await until(lambda: not hands.performer._tasks)
+    hands.tenure.extend(27.0)
+    assert hands.agent.deadlines == [12.0]
+
+
 class Late(FakeProvider):
     async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
         raise Stale("the deadline has passed")
@@ -189,7 +204,7 @@ async def test_a_turn_that_certainly_did_not_start_failed(hands: Hands, fault: E
     hands.performer.perform(START)
     ended = s.TurnEnded(T1, Outcome.failed, reason, "Over the limit.")
     dead = isinstance(fault, Unavailable)  # it takes nothing any more, so the next Turn opens another one
-    await until(lambda: hands.told[1:] == ([ended, s.Died("Over the limit.")] if dead else [ended]))
+    await until(lambda: hands.told[1:] == [s.Died("Over the limit.", ended) if dead else ended])
     assert hands.agent.closed is dead
 
 

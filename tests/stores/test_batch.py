@@ -84,3 +84,18 @@ async def test_who_gives_up_during_the_flush_spoils_it_for_nobody() -> None:
     gives_up.cancel()
     flush.go.set()
     assert await waits == 20
+
+
+async def test_a_pump_cancelled_before_its_first_step_leaves_nobody_waiting() -> None:
+    """A worker that drains cancels every task, and its owners still give their Leases back."""
+    flushes, before = Flushes(), asyncio.all_tasks()
+    flushes.go.set()
+    batch = Batch(flushes)
+    lost = batch.ask(1)
+    (pump,) = asyncio.all_tasks() - before
+    pump.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await lost
+        assert await batch.ask(2) == 20
+    assert flushes.asked == [[2]]
