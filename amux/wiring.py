@@ -1,6 +1,7 @@
 """Builds what runs from Settings: the only file that knows every adapter. It decides nothing and keeps nothing.
 
-Feishu's side, the web and SQLAlchemy are imported where they are wired: the command line must not wait for them."""
+What takes long to import (agents, Redis, Feishu, the web) is imported where it is wired: a person at the command line
+waits for nothing that their command does not use."""
 
 import asyncio
 import gc
@@ -9,8 +10,8 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,34 +21,28 @@ import structlog
 from amux.core.errors import Refused, Unavailable, Uncertain
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot
-from amux.extensions import Provider
-from amux.providers.claude import Claude
-from amux.providers.codex import Codex
-from amux.providers.scripted import Scripted, ScriptedInWorker
 from amux.runtime.attach import Attach
-from amux.runtime.deliver import Deliver
-from amux.runtime.host import Host
-from amux.runtime.keeper import Keeper
-from amux.runtime.owner import Pace, Runtime
-from amux.runtime.receive import Receive
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import Sweep
 from amux.settings import FeishuSettings, Settings
+from amux.stores.bindings import PostgresBindings
 from amux.stores.cards import PostgresCards
-from amux.stores.hints import CeleryWaker, RedisBells, RedisNudges
-from amux.stores.inbox import RedisInbox
 from amux.stores.inputs import PostgresInputs
-from amux.stores.lease import RedisLeases
 from amux.stores.postgres import Postgres
-from amux.stores.redis import Redis
 from amux.stores.sessions import PostgresSessions
 from amux.stores.timeline import PostgresTimeline
 
 if TYPE_CHECKING:
     import httpx2
 
+    from amux.extensions import Provider
     from amux.feishu.openapi import OpenApi
-    from amux.stores.bindings import PostgresBindings
+    from amux.runtime.deliver import Deliver
+    from amux.runtime.host import Host
+    from amux.stores.hints import CeleryWaker, RedisNudges
+    from amux.stores.inbox import RedisInbox
+    from amux.stores.lease import RedisLeases
+    from amux.stores.redis import Redis
 
 log = structlog.stdlib.get_logger()
 OPENINGS = min(4, os.cpu_count() or 2)  # agents that start at once in a worker: more would keep it from its Leases
@@ -63,27 +58,52 @@ class SystemClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
 class Stores:
-    """Every adapter over this process' connections."""
+    """Every adapter over this process' connections; those of Redis are made when they are first asked for."""
 
-    postgres: Postgres
-    redis: Redis
-    inputs: PostgresInputs
-    inbox: RedisInbox
-    leases: RedisLeases
-    timeline: PostgresTimeline
-    sessions: PostgresSessions
-    cards: PostgresCards
-    nudges: RedisNudges
-    waker: CeleryWaker
+    def __init__(self, postgres_url: str, redis_url: str, closing: AsyncExitStack) -> None:
+        self._redis_url, self._closing = redis_url, closing
+        self.postgres = Postgres(postgres_url)
+        closing.push_async_callback(self.postgres.close)
+        self.inputs = PostgresInputs(self.postgres)
+        self.timeline = PostgresTimeline(self.postgres, lambda *news: self.nudges.publish(*news))  # noqa: PLW0108 - later
+        self.sessions = PostgresSessions(self.postgres)
+        self.bindings = PostgresBindings(self.postgres)
+        self.cards = PostgresCards(self.postgres)
 
-    @property
-    def bindings(self) -> "PostgresBindings":
-        """Topic Bindings, which only the Bridge reads."""
-        from amux.stores.bindings import PostgresBindings
+    @cached_property
+    def redis(self) -> "Redis":
+        from amux.stores.redis import Redis
 
-        return PostgresBindings(self.postgres)
+        redis = Redis(self._redis_url)
+        self._closing.push_async_callback(redis.close)
+        return redis
+
+    @cached_property
+    def inbox(self) -> "RedisInbox":
+        from amux.stores.inbox import RedisInbox
+
+        return RedisInbox(self.redis)
+
+    @cached_property
+    def leases(self) -> "RedisLeases":
+        from amux.stores.lease import RedisLeases
+
+        return RedisLeases(self.redis)
+
+    @cached_property
+    def nudges(self) -> "RedisNudges":
+        from amux.stores.hints import RedisNudges
+
+        nudges = RedisNudges(self.redis)
+        self._closing.push_async_callback(nudges.close)
+        return nudges
+
+    @cached_property
+    def waker(self) -> "CeleryWaker":
+        from amux.stores.hints import CeleryWaker
+
+        return CeleryWaker(self.redis)
 
     @property
     def submit(self) -> Submit:
@@ -116,30 +136,18 @@ async def stores(settings: Settings) -> AsyncIterator[Stores]:
             "amux is not running here. Start it with `amux up` or `amux demo`, or set AMUX_POSTGRES_URL and "
             "AMUX_REDIS_URL."
         )
-    postgres, redis = Postgres(settings.postgres_url), Redis(settings.redis_url)
-    nudges = RedisNudges(redis)
-    try:
-        yield Stores(
-            postgres=postgres,
-            redis=redis,
-            inputs=PostgresInputs(postgres),
-            inbox=RedisInbox(redis),
-            leases=RedisLeases(redis),
-            timeline=PostgresTimeline(postgres, nudges.publish),
-            sessions=PostgresSessions(postgres),
-            cards=PostgresCards(postgres),
-            nudges=nudges,
-            waker=CeleryWaker(redis),
-        )
-    finally:
-        await nudges.close()
-        await redis.close()
-        await postgres.close()
+    async with AsyncExitStack() as closing:
+        yield Stores(settings.postgres_url, settings.redis_url, closing)
 
 
 @asynccontextmanager
-async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Host]:
+async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
     """A worker's owners, with their Leases kept while the context is open."""
+    from amux.runtime.host import Host
+    from amux.runtime.keeper import Keeper
+    from amux.runtime.owner import Pace, Runtime
+    from amux.stores.hints import RedisBells
+
     worker = f"{settings.target}-{socket.gethostname()}-{os.getpid()}"
     async with stores(settings) as parts:
         clock, bells = SystemClock(), RedisBells(parts.redis, worker)
@@ -167,8 +175,12 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Host
             await bells.close()
 
 
-def providers(env: Mapping[str, str]) -> dict[str, Provider]:
+def providers(env: Mapping[str, str]) -> "dict[str, Provider]":
     """Every engine by its name: those that ship, and those that plug-ins bring by the entry point `amux.providers`."""
+    from amux.providers.claude import Claude
+    from amux.providers.codex import Codex
+    from amux.providers.scripted import Scripted, ScriptedInWorker
+
     seconds = float(env.get("AMUX_SCRIPTED_SECONDS") or 1)
     inside = env.get("AMUX_SCRIPTED_IN_WORKER") == "1"  # for benchmarks, where the other side has no agent either
     scripted: Provider = ScriptedInWorker() if inside else Scripted(seconds=seconds)
@@ -199,7 +211,7 @@ def launch_settings(settings: Settings, ref: SessionRef, *, engine: str | None =
 
 
 @asynccontextmanager
-async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver | None]:
+async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator["Deliver | None"]:
     """What shows Turns in Feishu; None where no bot is set up."""
     if settings.feishu is None:
         yield None
@@ -207,6 +219,7 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator[Deliver 
     from amux.feishu.cards import render
     from amux.feishu.messenger import FeishuMessenger
     from amux.feishu.openapi import http_client
+    from amux.runtime.deliver import Deliver
 
     async with http_client() as http:
         messenger = FeishuMessenger({settings.feishu.app_id: _api(settings.feishu, http)})
@@ -219,6 +232,7 @@ async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
     from amux.feishu.ingress import Ingress, access
     from amux.feishu.longconn import Health, Link, LongConnection
     from amux.feishu.openapi import http_client
+    from amux.runtime.receive import Receive
 
     calm_collector()
     bot = settings.feishu

@@ -1,4 +1,4 @@
-"""`amux serve NAME`: one service of the Procfile, in the foreground. Celery's become Celery itself."""
+"""`amux serve NAME`: one service of the Procfile, in the foreground."""
 
 import asyncio
 import os
@@ -10,9 +10,8 @@ import typer
 from amux.cli.common import exits
 from amux.settings import Settings, load
 
-CELERY = (sys.executable, "-m", "celery", "-A", "workers.app")
-QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 DELIVERERS = 512  # threads; a deliverer waits nearly all the time
+NAMES = ("worker", "deliver", "ingress", "web", "beat", "flower")
 
 
 def add(app: typer.Typer) -> None:
@@ -22,48 +21,55 @@ def add(app: typer.Typer) -> None:
 
 def serve(name: str) -> None:
     """Run one service in the foreground: worker, deliver, ingress, web, beat or flower. Example: amux serve worker"""
+    if name not in NAMES:
+        raise typer.BadParameter(f"there are {', '.join(NAMES)}")
     with exits():
         settings = load(os.environ)
-        if command := _celery(name, settings):
-            os.environ.setdefault("AMUX_SERVICE", name)
-            os.execv(command[0], command)
-        from amux import logs
-
-        logs.configure(os.environ.get("AMUX_SERVICE", name), secrets=settings.secrets())
+        unique = os.environ.setdefault("AMUX_SERVICE", name)
         match name:
-            case "ingress":
-                from amux.wiring import ingress
+            case "worker":
+                _work(unique, [f"target.{settings.target}", "sweep"], settings.slots)
+            case "deliver":
+                _work(unique, ["deliver", "sweep"], DELIVERERS)
+            case "beat":
+                from workers import program
 
-                asyncio.run(ingress(settings, _ready))
-            case "web":
-                from amux.wiring import web
-
-                asyncio.run(web(settings))
+                program.beat()
+            case "flower":
+                _flower(settings)
             case _:
-                raise typer.BadParameter("there are worker, deliver, ingress, web, beat and flower")
+                _listen(name, unique, settings)
 
 
-def _celery(name: str, settings: Settings) -> list[str] | None:
-    unique = os.environ.get("AMUX_SERVICE", name)
-    match name:
-        case "worker":
-            queue, threads = f"target.{settings.target},sweep", str(settings.slots)
-        case "deliver":
-            queue, threads = "deliver,sweep", str(DELIVERERS)
-        case "beat":
-            return [*CELERY, "beat", "--scheduler", "celery.beat:Scheduler", "--pidfile", ""]
-        case "flower":
-            port = f"--port={settings.web_port + 1}"
-            return [*CELERY, "flower", "--address=127.0.0.1", port, f"--conf={_flower_conf()}"]
-        case _:
-            return None
-    return [*CELERY, "worker", "-P", "threads", "-c", threads, "-Q", queue, "-n", f"{unique}@%h", *QUIET]
+def _work(unique: str, queues: list[str], threads: int) -> None:
+    from workers import program
+
+    raise typer.Exit(program.worker(unique, queues, threads))
 
 
-def _flower_conf() -> str:
+def _flower(settings: Settings) -> None:
+    """Flower is a command of Celery's and nothing else, so we become that."""
     import ops.flower
 
-    return str(ops.flower.__file__)
+    port = f"--port={settings.web_port + 1}"
+    words = (
+        "-m",
+        "celery",
+        "-A",
+        "workers.app",
+        "flower",
+        "--address=127.0.0.1",
+        port,
+        f"--conf={ops.flower.__file__}",
+    )
+    os.execv(sys.executable, (sys.executable, *words))
+
+
+def _listen(name: str, unique: str, settings: Settings) -> None:
+    from amux import logs, wiring
+
+    logs.configure(unique, secrets=settings.secrets())
+    asyncio.run(wiring.ingress(settings, _ready) if name == "ingress" else wiring.web(settings))
 
 
 def _ready() -> None:

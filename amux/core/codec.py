@@ -46,7 +46,7 @@ KIND_OF: dict[type[e.Event], tuple[str, int]] = {cls: (kind, version) for kind, 
 
 SAID: dict[str, type[Said]] = {"input": Input, "interrupt": Interrupt, "answer": Answer}
 SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
-CHECKPOINT = 1  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
+CHECKPOINT = 2  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 
 _encoder = msgspec.json.Encoder()
 _READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {

@@ -58,7 +58,7 @@ class State:
     conversation: Conversation | None = None
     native_id: str | None = None  # the resume handle; outlives the conversation
     cancelled: tuple[Input, ...] = ()  # for the note that opens the next Turn (I6)
-    noted_in: TurnId = NO_TURN  # the Turn that carries the note, until its provider is seen to hold it (H47)
+    noted: int = 0  # how many of them the running Turn's note names, until its provider is seen to hold it (H47)
 
     @property
     def can_steer(self) -> bool:
@@ -70,14 +70,14 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
     """The state after one fact. Never raises and never judges: what is written has happened."""
     match event:
         case e.Item() | e.Delta():
-            return _noted(state, event.turn) if state.noted_in else state
+            return _noted(state, event.turn) if state.noted else state
         case e.InputAccepted(said):
             return replace(state, arriving=(*state.arriving, said))
         case e.TurnStarted():
             return _started(state, event)
         case e.TurnFinished(turn, outcome):
             after = _noted(state, turn) if outcome is e.Outcome.completed else state
-            return replace(after, label=e.Label.idle, turn=None, noted_in=NO_TURN)
+            return replace(after, label=e.Label.idle, turn=None, noted=0)
         case e.InputQueued(ids, reason):
             return _queued(*_taken(state, ids), reason)
         case e.SteerRequested(turn, ids):
@@ -121,7 +121,7 @@ def _started(state: State, started: e.TurnStarted) -> State:
         label=e.Label.running,
         turn=Turn(started.turn, started.senders, started.authorization),
         last_turn=started.turn,
-        noted_in=started.turn if state.cancelled else NO_TURN,
+        noted=len(state.cancelled),
     )[1]
 
 
@@ -148,7 +148,10 @@ def _cancelled(state: State, ids: tuple[InputId, ...]) -> State:
 
 
 def _noted(state: State, turn: TurnId) -> State:
-    return replace(state, cancelled=(), noted_in=NO_TURN) if turn == state.noted_in else state
+    """Its note is known to be read; what was cancelled since stands in the next one."""
+    if state.turn is None or state.turn.id != turn:
+        return state
+    return replace(state, cancelled=state.cancelled[state.noted :], noted=0)
 
 
 def _taken(state: State, ids: tuple[InputId, ...], **changes: object) -> tuple[tuple[Input, ...], State]:

@@ -1,6 +1,7 @@
 """Runs the services of one home: an ordered start, restarts, an ordered stop, and nothing left behind whatever ends us.
 
-A service starts when those it comes `after` are ready and stops before they do. The supervisor decides nothing about
+A service starts when those it comes `after` are ready and stops before they do. No more of them start at once than there
+are cores, so that the first is soon there and a person's command runs beside them. The supervisor decides nothing about
 Sessions, and what its services say is theirs: it goes to `<home>/logs/<name>.log`."""
 
 import asyncio
@@ -22,6 +23,7 @@ from amux.local.pids import ProcessId
 from amux.local.restarter import Readiness, Restarter, Service, State, Told
 
 TWICE_SECONDS = 1.0  # a launcher passes Ctrl-C on that the terminal has sent us already
+TRIED = (State.ready, State.restarting, State.degraded, State.stopped)  # a first start is over
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -42,6 +44,7 @@ class Supervisor:
             if missing or service.name in self._restarters:
                 raise Broken(f"service {service.name}: listed twice, or before {missing}")
             self._restarters[service.name] = Restarter(service, home, tell)
+        self._cores = asyncio.Semaphore(os.cpu_count() or 1)
         self._group = asyncio.TaskGroup()
         self._keeping: list[asyncio.Task[None]] = []
         self._beginning: list[asyncio.Task[None]] = []
@@ -84,8 +87,7 @@ class Supervisor:
 
     async def ready(self) -> None:
         """Wait until every awaited service is ready. Raises Unavailable, in one line, when one is degraded."""
-        awaited = [r for r in self._restarters.values() if r.service.readiness is Readiness.awaited]
-        waits = [asyncio.create_task(_ready(restarter)) for restarter in awaited]
+        waits = [asyncio.create_task(_ready(restarter)) for restarter in self._awaited()]
         try:
             for wait in asyncio.as_completed(waits):
                 await wait
@@ -142,7 +144,17 @@ class Supervisor:
     async def _begin(self, restarter: Restarter) -> None:
         for name in restarter.service.after:
             await self._of(name).reaches(State.ready)
-        restarter.start()
+        if restarter.service.readiness is Readiness.aside:
+            for awaited in self._awaited():
+                await awaited.reaches(*TRIED)
+            restarter.start()
+            return
+        async with self._cores:
+            restarter.start()
+            await restarter.reaches(*TRIED)
+
+    def _awaited(self) -> Sequence[Restarter]:
+        return [r for r in self._restarters.values() if r.service.readiness is Readiness.awaited]
 
     async def _stop_all(self) -> None:
         for task in self._beginning:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from amux.core.errors import Refused
 from amux.core.events import Label
@@ -12,40 +11,25 @@ from amux.core.ids import SessionId, SessionKey, SessionRef
 from amux.core.launch import LaunchSnapshot
 from amux.ports import Session
 from amux.stores.postgres import Postgres
-from amux.stores.tables import compiled, sessions
 
 COLUMNS = "s.key, s.target, s.id, s.snapshot, s.label, s.head_seq, s.open_turn, s.owner, s.title"
 SHOWN = 8  # Sessions named in one refusal
 LAST = "\x7f"  # behind every letter of an id
 
-_s = sessions.c
-_all = sa.select(_s.key, _s.target, _s.id, _s.snapshot, _s.label, _s.head_seq, _s.open_turn, _s.owner, _s.title)
-_end = sa.bindparam("end", type_=sa.Text)
-_id, _target = sa.bindparam("id", type_=sa.Text), sa.bindparam("target", type_=sa.Text)
+FIND = f"""
+select {COLUMNS} from sessions s
+where s.id ~>=~ %(id)s and s.id ~<~ %(end)s and starts_with(s.id, %(id)s)
+  and (%(target)s::text is null or s.target = %(target)s)
+order by s.target, s.id limit {SHOWN + 1}"""
 
-FIND = compiled(
-    _all.where(
-        _s.id.op("~>=~")(_id),
-        _s.id.op("~<~")(_end),
-        sa.func.starts_with(_s.id, _id),
-        sa.or_(_target.is_(None), _s.target == _target),
-    )
-    .order_by(_s.target, _s.id)
-    .limit(sa.literal_column(str(SHOWN + 1), sa.Integer))
-)
-LIST = compiled(
-    _all.where(
-        sa.or_(sa.bindparam("label", type_=sa.Text).is_(None), _s.label == sa.bindparam("label", type_=sa.Text)),
-        sa.or_(_target.is_(None), _s.target == _target),
-    )
-    .order_by(_s.key.desc())
-    .limit(sa.bindparam("limit", type_=sa.BigInteger))
-)
-NAMED = compiled(
-    sa.select(_s.key, _s.target).where(
-        _s.owner.is_not(None), sa.or_(_s.held_until.is_(None), _s.held_until < sa.func.now())
-    )
-)
+LIST = f"""
+select {COLUMNS} from sessions s
+where (%(label)s::text is null or s.label = %(label)s) and (%(target)s::text is null or s.target = %(target)s)
+order by s.key desc limit %(limit)s::bigint"""
+
+NAMED = """
+select s.key, s.target from sessions s
+where s.owner is not null and (s.held_until is null or s.held_until < now())"""
 
 
 class PostgresSessions:

@@ -1,22 +1,49 @@
-"""Brings a database to today's schema. The only place that imports Alembic (it takes half a second)."""
+"""Brings a database to today's schema. The only place that imports Alembic, and only when there is something to do: with
+SQLAlchemy it takes a second, for which a person waits at every start."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
+import psycopg
 
 from amux.settings import sqlalchemy_url
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "pre_0001"  # the newest revision; a test compares it with the files
 LOCK = 0x616D7578  # one migration at a time, whoever starts first
 
 
 def upgrade(postgres_url: str) -> None:
-    """Apply what is missing, in one transaction; at once when nothing is. Raises what SQLAlchemy raises."""
+    """Apply what is missing, in one transaction; at once when nothing is. Raises what psycopg or SQLAlchemy raise."""
+    if _revision(postgres_url) == HEAD:
+        return
+    import sqlalchemy as sa
+    from alembic import command
+
     engine = sa.create_engine(sqlalchemy_url(postgres_url), poolclass=sa.NullPool)
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    settings = config()
     with engine.begin() as connection:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, "head")
+
+
+def config() -> "Config":
+    """Alembic's settings: where the revisions are."""
+    from alembic.config import Config
+
+    settings = Config()
+    settings.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    return settings
+
+
+def _revision(postgres_url: str) -> str | None:
+    """What the database stands at; None for a new one."""
+    with psycopg.connect(postgres_url, connect_timeout=10) as connection:
+        try:
+            row = connection.execute("select version_num from alembic_version").fetchone()
+        except psycopg.errors.UndefinedTable:
+            return None
+    return row[0] if row else None

@@ -44,7 +44,6 @@ class Heart(RuleBasedStateMachine):
         self.taken: Counter[InputId] = Counter()  # what the provider holds for good
         self.last_end: s.TurnEnded | None = None
         self.notes: dict[TurnId, str] = {}
-        self.shown: set[TurnId] = set()  # Turns whose provider was seen to hold their prompt
         self.an_owner_opens()
 
     # -- the owner's part ---------------------------------------------------------------------------------------------
@@ -192,7 +191,6 @@ class Heart(RuleBasedStateMachine):
     @rule(delta=st.booleans())
     def the_provider_says_something(self, delta: bool) -> None:
         assert self.running
-        self.shown.add(self.running)
         if delta:
             self.signal(s.DeltaSeen(self.running, ItemId("m"), 0, "w"))
         else:
@@ -268,7 +266,7 @@ class Heart(RuleBasedStateMachine):
         stopped = {x.turn for x in self.log if isinstance(x, e.InterruptRequested)}
         assert stopped <= meant, "a late stop touches no later Turn (H39)"
         check_fates(self.log, self.journal, self.taken)
-        check_notes(self.log, self.notes, self.shown)
+        check_notes(self.log, self.notes)
 
     def _settle_something(self) -> bool:
         if self.opening:
@@ -364,22 +362,23 @@ def check_fates(  # noqa: C901 - one line a kind of fate
         assert of_one == sorted(of_one, key=accepted.index), "order is kept per sender"
 
 
-def check_notes(log: list[e.Event], notes: dict[TurnId, str], shown: set[TurnId]) -> None:
-    """What an interruption cancelled is named to the agent by the next Turn, until one was seen to hold it (I6)."""
+def check_notes(log: list[e.Event], notes: dict[TurnId, str]) -> None:
+    """What an interruption cancelled is named to the agent by the next Turn, until one is known to hold it (I6)."""
     texts = {x.input.id: x.input.text for x in log if isinstance(x, e.InputAccepted)}
     due: list[str] = []
+    named: list[str] = []  # in the running Turn's note
+    running = TurnId(0)
     for event in log:
         match event:
             case e.InputCancelled(ids):
                 due += [texts[i] for i in ids]
-            case e.TurnStarted(turn) if turn in notes:
-                assert all(text in notes[turn] for text in due)
-                assert bool(due) == bool(notes[turn]), "told once"
-                if turn in shown or _completed(log, turn):
-                    due = []
+            case e.TurnStarted(running):
+                assert {text for text in texts.values() if f'"{text}"' in notes[running]} == set(due)
+                assert bool(due) == bool(notes[running]), "told once"
+                named = list(due)
+            case e.Item(turn) | e.Delta(turn) | e.TurnFinished(turn, e.Outcome.completed) if turn == running:
+                due, named = due[len(named) :], []
+            case e.TurnFinished():
+                running, named = TurnId(0), []
             case _:
                 pass
-
-
-def _completed(log: list[e.Event], turn: TurnId) -> bool:
-    return any(isinstance(x, e.TurnFinished) and x.turn == turn and x.outcome is e.Outcome.completed for x in log)

@@ -101,7 +101,7 @@ def test_what_no_release_of_ours_wrote_is_refused() -> None:
 
 def test_a_checkpoint_comes_back_as_it_was() -> None:
     state = running("user_a", queue=[WHOLE], steering=[said("user_a", "x" * 500)], interrupting=True)
-    state = replace(state, requests=(RequestId("7-1"),), cancelled=(WHOLE,), noted_in=TURN, native_id="native")
+    state = replace(state, requests=(RequestId("7-1"),), cancelled=(WHOLE,), noted=1, native_id="native")
     assert codec.decode_state(codec.encode_state(state)) == state
 
 

@@ -4,10 +4,12 @@ import pytest
 
 from amux.core import events as e
 from amux.core import signals as s
+from amux.core.context import cancellation_note
 from amux.core.ids import InputId, ItemId, RequestId
 from amux.core.inputs import Verdict
 from amux.core.signals import SteerAnswer
 from amux.core.step import AnswerRequest, InterruptTurn, OpenConversation, Phase, StartTurn
+from tests.build import said
 from tests.core.play import (
     BY_B,
     BY_B2,
@@ -31,6 +33,7 @@ from tests.core.play import (
     stop,
 )
 
+ONE_MORE = said("user_a", "one more", id="om_m", at=4)
 INTERRUPTED = e.CancelReason.interrupted
 
 
@@ -99,6 +102,22 @@ def test_the_note_outlives_the_owner(play: Play) -> None:
     play.hear(BY_B)
     play.ready()
     assert '"text 1"' in _note(play)
+
+
+@pytest.mark.rule("I6")
+def test_what_a_turn_cancelled_is_named_even_if_it_carried_a_note_itself(play: Play) -> None:
+    """It was interrupted too, and completed before it stopped."""
+    _interrupted(play)
+    play.hear(ONE_MORE)
+    assert '"text 1"' in _note(play)
+    play.hear(TWO)
+    play.tick(WINDOW)
+    play.hear(stop(T2))
+    play.end(T2)
+    play.answer_steer(SteerAnswer.refused, TWO, turn=T2)
+    play.tell(s.Stopped(T2))
+    play.hear(BY_B)
+    assert _note(play) == cancellation_note((TWO,))
 
 
 @pytest.mark.rule("I6")

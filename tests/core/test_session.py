@@ -9,7 +9,7 @@ from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
 from amux.core.session import Conversation, State, Submission, Turn, fold
 from tests.build import rights, said
 
-ONE, TWO, THREE = (said("user_a", f"text {n}", id=f"om_{n}") for n in (1, 2, 3))
+ONE, TWO, THREE, FOUR = (said("user_a", f"text {n}", id=f"om_{n}") for n in (1, 2, 3, 4))
 BY_B = said("user_b", "of another", id="om_b")
 T1, T2 = TurnId(1), TurnId(2)
 A = Principal("user_a")
@@ -38,7 +38,7 @@ CANCELLED: list[e.Event] = [
 AFTER = replace(BASE, label=e.Label.idle, turn=None, cancelled=(TWO,))
 NEXT = e.TurnStarted(T2, (THREE.id,), e.Cause.input, rights("user_a"), (A,), "codex")
 NOTED: list[e.Event] = [*CANCELLED, e.InputAccepted(THREE), NEXT]
-SECOND = replace(AFTER, label=e.Label.running, turn=replace(TURN, id=T2), last_turn=T2, noted_in=T2)
+SECOND = replace(AFTER, label=e.Label.running, turn=replace(TURN, id=T2), last_turn=T2, noted=1)
 
 CASES: dict[str, tuple[list[e.Event], State]] = {
     "nothing": ([], State()),
@@ -91,8 +91,18 @@ CASES: dict[str, tuple[list[e.Event], State]] = {
         [*NOTED, e.TurnFinished(T2, e.Outcome.lost)],
         replace(AFTER, last_turn=T2),
     ),
-    "seen to hold the note": ([*NOTED, ITEM], replace(SECOND, cancelled=(), noted_in=TurnId(0))),
+    "seen to hold the note": ([*NOTED, ITEM], replace(SECOND, cancelled=(), noted=0)),
     "a late item of an older Turn tells nothing of the note": ([*NOTED, replace(ITEM, turn=T1)], SECOND),
+    "what was cancelled since the note is due in the next": (
+        [
+            *NOTED,
+            e.InputAccepted(FOUR),
+            e.SteerRequested(T2, (FOUR.id,)),
+            e.InputCancelled((FOUR.id,), e.CancelReason.interrupted),
+            e.TurnFinished(T2, e.Outcome.completed),
+        ],
+        replace(AFTER, last_turn=T2, cancelled=(FOUR,)),
+    ),
     "completed, so it held the note": (
         [*NOTED, e.TurnFinished(T2, e.Outcome.completed)],
         replace(AFTER, last_turn=T2, cancelled=()),

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import celery.bin.celery
+import celery.apps.worker
 import celery.concurrency.thread
 import kombu.transport.redis
 
@@ -27,16 +27,15 @@ from amux.runtime import failpoints
 from amux.runtime.receive import Receive
 from amux.settings import load
 
-IMPORTED = (celery.bin.celery, celery.concurrency.thread, kombu.transport.redis, workers.schedule)
-WORKER = "worker -P threads -c 4 -n {name}@%h --without-gossip --without-mingle --without-heartbeat -l warning"
+IMPORTED = (celery.apps.worker, celery.concurrency.thread, kombu.transport.redis, workers.schedule)
 PR_SET_PDEATHSIG = 1
 
 
 def work(name: str, queues: str) -> None:
     """A worker of the product, as `amux serve` starts it."""
-    from workers.app import app  # noqa: PLC0415 - it reads the settings of this child
+    from workers import program  # noqa: PLC0415 - it reads the settings of this child
 
-    app.worker_main([*WORKER.format(name=name).split(), "-Q", queues])
+    program.worker(name, queues.split(","), 4)
 
 
 def hear(raw: bytes) -> None:

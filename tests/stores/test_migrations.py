@@ -4,10 +4,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from amux.settings import sqlalchemy_url
-from amux.stores.tables import metadata
-from ops.migrations import upgrade
+from ops.migrations import HEAD, config, upgrade
+from ops.migrations.schema import metadata
 
 pytestmark = pytest.mark.real
 
@@ -22,6 +23,10 @@ def test_the_tables_are_those_of_the_code(postgres_url: str) -> None:
     }
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_the_newest_revision_is_known_without_alembic() -> None:
+    assert ScriptDirectory.from_config(config()).get_current_head() == HEAD
 
 
 def test_an_upgrade_of_what_is_up_to_date_changes_nothing(fresh_database: str) -> None:

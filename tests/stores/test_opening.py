@@ -6,6 +6,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from amux.core import codec
 from amux.core.errors import Broken, Refused, Stale
 from amux.core.events import Cause, Delta, Event, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import ItemId, Seq, SessionKey, TurnId
@@ -46,14 +47,14 @@ async def checkpoint(url: str, key: SessionKey) -> tuple[int, int] | None:
 @pytest.mark.rule("T1")
 async def test_state_is_the_fold_from_the_checkpoint_on(side: Side, postgres_url: str) -> None:
     key, state = await lived(side, TURN, (NEXT,))
-    assert await checkpoint(postgres_url, key) == (2, 1)
+    assert await checkpoint(postgres_url, key) == (2, codec.CHECKPOINT)
     assert (await opened(side, key, "b|2")).state == state == fold([*TURN, NEXT])
 
 
 async def test_a_long_turn_has_checkpoints_too(side: Side, postgres_url: str) -> None:
     deltas = tuple(Delta(TurnId(1), ItemId("m"), n, "x") for n in range(999))
     key, state = await lived(side, TURN[:1], deltas, deltas[:1])
-    assert await checkpoint(postgres_url, key) == (1_000, 1)
+    assert await checkpoint(postgres_url, key) == (1_000, codec.CHECKPOINT)
     assert (await opened(side, key, "b|2")).state == state
 
 

@@ -1,11 +1,10 @@
-"""The schema in one screenful, for the rare queries. What Postgres has is made by ops/migrations, and a test compares.
+"""The schema in one screenful, from which Alembic drafts the next migration; a test compares it with what they make.
 
-Hot statements are SQL constants beside their use (timeline, appends, inputs)."""
+No query is built of it: statements are SQL constants beside their use in `amux/stores`."""
 
-from typing import Any, LiteralString
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import psycopg
 
 metadata = sa.MetaData()
 _big, _text, _when = sa.BigInteger, sa.Text, sa.DateTime(timezone=True)
@@ -88,10 +87,3 @@ cards = sa.Table(
     _must("sequence", _big),
 )
 schema = sa.Table("schema", metadata, _must("version", sa.Integer), _must("oldest_code", _text))
-
-_dialect = psycopg.PGDialect_psycopg(paramstyle="pyformat")  # type: ignore[no-untyped-call]
-
-
-def compiled(statement: sa.Select[tuple[object, ...]] | sa.sql.dml.UpdateBase) -> LiteralString:
-    """The statement's text for psycopg, with a mark for each `bindparam`; compiled once, when its module loads."""
-    return str(statement.compile(dialect=_dialect))
