@@ -135,7 +135,36 @@ async def test_a_service_beside_the_start_is_not_waited_for(home: Home) -> None:
     slow = Service("slow", ("/bin/sleep", "1000"), {}, ready=exists(home.path / "never"), readiness=Readiness.aside)
     async with Supervisor(home, (slow, shell("quick"))) as supervisor:
         await asyncio.wait_for(supervisor.ready(), 5)
+        await supervisor.reaches("slow", State.starting)
         assert supervisor.states == {"slow": State.starting, "quick": State.ready}
+
+
+async def test_no_more_start_at_once_than_there_are_cores_and_what_is_not_waited_for_comes_last(
+    home: Home, told: list[Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    marks = {name: home.path / name for name in ("one", "two", "three")}
+    services = [shell(name, up=mark) for name, mark in marks.items()]
+    aside = Service("aside", ("/bin/sleep", "1000"), {}, readiness=Readiness.aside)
+    async with Supervisor(home, (aside, *services), tell=told.append) as supervisor:
+        for name in ("one", "two"):
+            await supervisor.reaches(name, State.starting)
+        for name, then in (("two", "three"), ("three", ""), ("one", "aside")):
+            marks[name].touch()
+            await supervisor.reaches(name, State.ready)
+            if then:
+                await supervisor.reaches(then, State.starting)
+        await supervisor.reaches("aside", State.ready)
+        assert states(told) == [
+            ("one", State.starting),
+            ("two", State.starting),
+            ("two", State.ready),
+            ("three", State.starting),
+            ("three", State.ready),
+            ("one", State.ready),
+            ("aside", State.starting),
+            ("aside", State.ready),
+        ]
 
 
 async def test_kill_is_a_crash_and_counts_as_no_failure(home: Home, told: list[Told]) -> None:
