@@ -120,20 +120,56 @@ def kill_tree(root: int) -> None:
         _kill(pid)
 
 
-def hold(path: str, deadline: float) -> int:
+class Owner:
+    """What the owner has said so far: until when its agent may act, and whether it has to go before that."""
+
+    def __init__(self, control: int, deadline: float) -> None:
+        self.control, self.deadline = control, deadline
+        self.why = "deadline"  # what the end will be called
+        self._heard = b""
+
+    def is_over(self) -> bool:
+        """Whether the agent's time is over. What was said is read first: one that was not scheduled for a while must not
+        go by an old deadline."""
+        with contextlib.suppress(BlockingIOError):
+            while self._listen():
+                pass
+        return now() >= self.deadline
+
+    def _listen(self) -> bool:
+        """Read on; False when there will be no more."""
+        more = b""
+        with contextlib.suppress(ConnectionError):
+            more = os.read(self.control, 4096)
+        *lines, self._heard = (self._heard + more).split(b"\n")
+        for word, _, value in (line.partition(b" ") for line in lines):
+            if word == b"kill":
+                self.why, self.deadline = "killed", 0.0
+            if word == b"stop" and self.deadline:
+                self.why, self.deadline = "stopped", min(self.deadline, now() + float(value))
+            if word == b"until" and self.why == "deadline":
+                self.deadline = float(value)
+        if not more and self.why != "killed":
+            self.why, self.deadline = "owner_gone", 0.0
+        return bool(more)
+
+
+def hold(path: str, owner: Owner) -> int:
     """Take the lock of the home, from a Guard that still has it if need be; answers the open lock.
 
-    Raises Failed, with nothing started, when the deadline has passed or the lock cannot be had in time."""
-    give_up = min(now() + TAKE_OVER_SECONDS, deadline)
+    Raises Failed, with nothing started, when the owner's time is over or the lock cannot be had in time."""
+    give_up = now() + TAKE_OVER_SECONDS
     lock = _lock(path)
     while lock is None:
+        if owner.is_over():
+            raise Failed("late")
         if now() >= give_up:
-            raise Failed("late" if now() >= deadline else "held")
+            raise Failed("held")
         if holder := _holder(path):
             kill_tree(holder)
         time.sleep(PAUSE_SECONDS)
         lock = _lock(path)
-    if now() >= deadline:  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
+    if owner.is_over():  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
         raise Failed("late")
     _finish(lock, path, give_up)
     os.pwrite(lock, b"%d %s" % (os.getpid(), _identity(os.getpid())), 0)
@@ -224,11 +260,10 @@ def start(program: list[str], mark: str) -> int:
 class Watch:
     """One agent's time: until it ends, its owner goes or asks, or its deadline passes."""
 
-    def __init__(self, agent: int, control: int, deadline: float) -> None:
-        self.agent, self.control, self.deadline = agent, control, deadline
+    def __init__(self, agent: int, owner: Owner) -> None:
+        self.agent, self.owner = agent, owner
         self.code: int | None = None  # the agent's, once it is known
-        self.why = "deadline"
-        self._heard = b""
+        self.why = ""
 
     def wait(self) -> None:
         """Return when the tree has to go; `why` says why."""
@@ -237,39 +272,20 @@ class Watch:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        for fd in filter(lambda fd: fd >= 0, (self.control, woken, alarm.fd)):
+        for fd in filter(lambda fd: fd >= 0, (self.owner.control, woken, alarm.fd)):
             poll.register(fd, select.POLLIN)
-        while self.reap() and self.code is None and now() < self.deadline:
-            ready = dict(poll.poll(alarm.set(self.deadline)))
+        asked = False
+        while self.reap() and self.code is None and not self.owner.is_over():
+            if self.owner.why == "stopped" and not asked:
+                asked = True
+                _kill(self.agent, signal.SIGTERM)
+            ready = dict(poll.poll(alarm.set(self.owner.deadline)))
             if woken in ready and {*os.read(woken, 4096)} - {signal.SIGCHLD}:
                 self.why = "killed"
                 break
-            if self.control in ready and not self._listen():
-                break
         self.reap()
-        if self.code is not None and self.why != "stopped":
-            self.why = "exited"
-
-    def _listen(self) -> bool:
-        """Do what the owner wrote; False when the tree has to go at once."""
-        try:
-            more = os.read(self.control, 4096)
-        except OSError:
-            more = b""
-        if not more:
-            self.why = "owner_gone"
-            return False
-        *lines, self._heard = (self._heard + more).split(b"\n")
-        for word, _, value in (line.partition(b" ") for line in lines):
-            if word == b"kill":
-                self.why = "killed"
-                return False
-            if word == b"stop":
-                self.why, self.deadline = "stopped", min(self.deadline, now() + float(value))
-                _kill(self.agent, signal.SIGTERM)
-            if word == b"until" and self.why != "stopped":
-                self.deadline = float(value)
-        return True
+        exited = self.code is not None and self.owner.why != "stopped"
+        self.why = "exited" if exited else self.why or self.owner.why
 
     def reap(self) -> bool:
         """Wait for all that has ended; False once no child is left at all."""
@@ -302,10 +318,12 @@ def _tell(control: int, line: str) -> None:
 def main() -> int:
     path, deadline, control, program = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     os.set_inheritable(control, False)
+    os.set_blocking(control, False)
+    owner = Owner(control, deadline)
     if LINUX:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        lock = hold(path, deadline)
+        lock = hold(path, owner)
         agent = start(program, path)
     except Failed as e:
         _tell(control, f"failed {e}")
@@ -314,7 +332,7 @@ def main() -> int:
     for fd in (0, 1, 2):  # else the agent's pipes would seem open after its end
         os.dup2(nowhere, fd)
     _tell(control, f"running {agent}")
-    watch = Watch(agent, control, deadline)
+    watch = Watch(agent, owner)
     try:
         watch.wait()
     finally:

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -253,19 +255,75 @@ async def test_an_agent_that_does_not_listen_is_killed_after_its_grace(world: Wo
     assert (end.why, end.code) == (Why.stopped, -signal.SIGKILL)
 
 
+@contextmanager
+def told(words: bytes | None = b"", *, deadline: float | None = None) -> Iterator[guard.Owner]:
+    """What a Guard knows of an owner that wrote `words`; of one that is gone, for None."""
+    ours, its = socket.socketpair()
+    its.setblocking(False)
+    with ours, its:
+        if words is None:
+            ours.close()
+        else:
+            ours.sendall(words)
+        yield guard.Owner(its.fileno(), guard.now() + 60 if deadline is None else deadline)
+
+
 def test_a_lock_that_no_guard_holds_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "TAKE_OVER_SECONDS", 0.2)
     path = str(tmp_path / "home.lock")
-    held = guard.hold(path, guard.now() + 60)
-    os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
-    with pytest.raises(guard.Failed, match="held"):
-        guard.hold(path, guard.now() + 60)
-    os.close(held)
-    os.close(guard.hold(path, guard.now() + 60))
+    with told() as owner:
+        held = guard.hold(path, owner)
+        os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
+        with pytest.raises(guard.Failed, match="held"):
+            guard.hold(path, owner)
+        os.close(held)
+        os.close(guard.hold(path, owner))
+
+
+async def test_a_guard_that_could_not_run_for_a_while_reads_before_it_judges(world: World) -> None:
+    """On a busy machine; its owner has kept its Lease all the time."""
+    agent = await world.run(STAYS, seconds=2.0)
+    old = boottime() + 2.0
+    await world.written("child")
+    guards = status(agent.pid)[1]
+    os.kill(guards, signal.SIGSTOP)
+    agent.extend(boottime() + 60)
+    await eventually(lambda: boottime() > old)
+    os.kill(guards, signal.SIGCONT)
+    thawed = boottime()
+    await eventually(lambda: last_tick(world.file("child")) > thawed + 0.2)
+    assert (await agent.stop(10)).why is Why.stopped
+
+
+@pytest.mark.parametrize(
+    ("deadline", "words", "why"),
+    [
+        (60, b"", None),
+        (-1, b"", "deadline"),
+        (-1, b"until %d\n", None),
+        (-1, b"until %d", "deadline"),
+        (60, b"kill\n", "killed"),
+        (60, b"until %d\nkill\nuntil %d\nstop 9\n", "killed"),
+        (60, b"stop 0\nuntil %d\n", "stopped"),
+        (60, None, "owner_gone"),
+    ],
+)
+def test_a_guard_that_waits_for_the_lock_hears_its_owner(
+    tmp_path: Path, deadline: float, words: bytes | None, why: str | None
+) -> None:
+    path, later = str(tmp_path / "home.lock"), int(guard.now() + 60)
+    with told(words and words.replace(b"%d", b"%d" % later), deadline=guard.now() + deadline) as owner:
+        if why is None:
+            os.close(guard.hold(path, owner))
+        else:
+            with pytest.raises(guard.Failed, match="late"):
+                guard.hold(path, owner)
+            assert owner.why == why
 
 
 def test_a_record_of_another_boot_names_nobody(tmp_path: Path) -> None:
     path = tmp_path / "home.lock"
     path.write_bytes(b"%d 1 an-earlier-boot" % os.getpid())
-    os.close(guard.hold(str(path), guard.now() + 60))
+    with told() as owner:
+        os.close(guard.hold(str(path), owner))
     assert path.read_bytes().split()[0] == b"%d" % os.getpid()
