@@ -7,11 +7,12 @@ from pathlib import Path
 
 import typer
 
+from amux import logs
 from amux.cli.common import exits
+from amux.local.house import SERVICES
 from amux.settings import Settings, load
 
 DELIVERERS = 512  # threads; a deliverer waits nearly all the time
-NAMES = ("worker", "deliver", "ingress", "web", "beat", "flower")
 
 
 def add(app: typer.Typer) -> None:
@@ -21,11 +22,10 @@ def add(app: typer.Typer) -> None:
 
 def serve(name: str) -> None:
     """Run one service in the foreground: worker, deliver, ingress, web, beat or flower. Example: amux serve worker"""
-    if name not in NAMES:
-        raise typer.BadParameter(f"there are {', '.join(NAMES)}")
     with exits():
         settings = load(os.environ)
         unique = os.environ.setdefault("AMUX_SERVICE", name)
+        logs.configure(unique, secrets=settings.secrets())
         match name:
             case "worker":
                 _work(unique, [f"target.{settings.target}", "sweep"], settings.slots)
@@ -37,8 +37,16 @@ def serve(name: str) -> None:
                 program.beat()
             case "flower":
                 _flower(settings)
+            case "ingress":
+                from amux import wiring
+
+                asyncio.run(wiring.ingress(settings, _ready))
+            case "web":
+                from amux import wiring
+
+                asyncio.run(wiring.web(settings))
             case _:
-                _listen(name, unique, settings)
+                raise typer.BadParameter(f"there are {', '.join(SERVICES)}")
 
 
 def _work(unique: str, queues: list[str], threads: int) -> None:
@@ -63,13 +71,6 @@ def _flower(settings: Settings) -> None:
         f"--conf={ops.flower.__file__}",
     )
     os.execv(sys.executable, (sys.executable, *words))
-
-
-def _listen(name: str, unique: str, settings: Settings) -> None:
-    from amux import logs, wiring
-
-    logs.configure(unique, secrets=settings.secrets())
-    asyncio.run(wiring.ingress(settings, _ready) if name == "ingress" else wiring.web(settings))
 
 
 def _ready() -> None:

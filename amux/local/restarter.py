@@ -40,7 +40,7 @@ class State(StrEnum):
 
 
 class Readiness(StrEnum):
-    """Whether a start of the whole waits until the service is ready; what it does not wait for starts last."""
+    """Whether a start of the whole waits until the service is ready."""
 
     awaited = "awaited"
     aside = "aside"

@@ -1,8 +1,8 @@
 """Runs the services of one home: an ordered start, restarts, an ordered stop, and nothing left behind whatever ends us.
 
-A service starts when those it comes `after` are ready and stops before they do. No more of them start at once than there
-are cores, so that the first is soon there and a person's command runs beside them. The supervisor decides nothing about
-Sessions, and what its services say is theirs: it goes to `<home>/logs/<name>.log`."""
+A service starts when those it comes `after` are ready and stops before they do. At first they start in their order, as
+many at once as there are cores, so that the first is soon there and a person's command runs beside them. The supervisor
+decides nothing about Sessions, and what its services say is theirs: it goes to `<home>/logs/<name>.log`."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from amux.local.restarter import Readiness, Restarter, Service, State, Told
 
 TWICE_SECONDS = 1.0  # a launcher passes Ctrl-C on that the terminal has sent us already
 TRIED = (State.ready, State.restarting, State.degraded, State.stopped)  # a first start is over
+CORE_SECONDS = 5.0  # for so long a first start has a core; who is slower keeps nobody else waiting
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -44,10 +45,10 @@ class Supervisor:
             if missing or service.name in self._restarters:
                 raise Broken(f"service {service.name}: listed twice, or before {missing}")
             self._restarters[service.name] = Restarter(service, home, tell)
-        self._cores = asyncio.Semaphore(os.cpu_count() or 1)
+        self._cores = asyncio.Semaphore(_cores())
         self._group = asyncio.TaskGroup()
         self._keeping: list[asyncio.Task[None]] = []
-        self._beginning: list[asyncio.Task[None]] = []
+        self._beginning: dict[str, asyncio.Task[None]] = {}
         self._warden: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> Self:
@@ -55,11 +56,9 @@ class Supervisor:
             rotate(self._home, name)
         self._warden = _warden(self._home)
         await self._group.__aenter__()
-        for restarter in self._restarters.values():
-            self._keeping.append(self._group.create_task(restarter.run(), name=f"keep {restarter.service.name}"))
-            self._beginning.append(
-                self._group.create_task(self._begin(restarter), name=f"begin {restarter.service.name}")
-            )
+        for name, restarter in self._restarters.items():
+            self._keeping.append(self._group.create_task(restarter.run(), name=f"keep {name}"))
+            self._beginning[name] = self._group.create_task(self._begin(restarter), name=f"begin {name}")
         return self
 
     async def __aexit__(
@@ -73,7 +72,7 @@ class Supervisor:
         finally:  # when the stop was broken off, too
             for restarter in self._restarters.values():
                 restarter.kill_now()
-            for task in (*self._keeping, *self._beginning):
+            for task in (*self._keeping, *self._beginning.values()):
                 task.cancel()
             try:
                 await self._group.__aexit__(None, None, None)  # the body's own error leaves as it is, in no group
@@ -117,7 +116,9 @@ class Supervisor:
 
     async def stop(self, name: str) -> None:
         """Stop one service in good order and keep it down; the others go on."""
-        await self._of(name).stop()
+        restarter = self._of(name)
+        self._beginning[name].cancel()
+        await restarter.stop()
 
     async def start(self, name: str) -> None:
         """Start a stopped service, or a degraded one at once. Returns when it is ready; raises Unavailable as `ready`."""
@@ -144,20 +145,17 @@ class Supervisor:
     async def _begin(self, restarter: Restarter) -> None:
         for name in restarter.service.after:
             await self._of(name).reaches(State.ready)
-        if restarter.service.readiness is Readiness.aside:
-            for awaited in self._awaited():
-                await awaited.reaches(*TRIED)
-            restarter.start()
-            return
         async with self._cores:
             restarter.start()
-            await restarter.reaches(*TRIED)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CORE_SECONDS):
+                    await restarter.reaches(*TRIED)
 
     def _awaited(self) -> Sequence[Restarter]:
         return [r for r in self._restarters.values() if r.service.readiness is Readiness.awaited]
 
     async def _stop_all(self) -> None:
-        for task in self._beginning:
+        for task in self._beginning.values():
             task.cancel()
         ends: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
@@ -170,6 +168,11 @@ async def _stop_after(restarter: Restarter, later: Sequence[asyncio.Task[None]])
     if later:
         await asyncio.wait(later)
     await restarter.stop()
+
+
+def _cores() -> int:
+    """How many we may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 async def _ready(restarter: Restarter) -> None:

@@ -126,32 +126,32 @@ class Owner:
     def __init__(self, control: int, deadline: float) -> None:
         self.control, self.deadline = control, deadline
         self.why = "deadline"  # what the end will be called
+        self._must_go = False
         self._heard = b""
 
-    def is_over(self) -> bool:
-        """Whether the agent's time is over. What was said is read first: one that was not scheduled for a while must not
+    def hear(self) -> bool:
+        """Read what was said since; whether the agent may act after that. One that was not scheduled for a while must not
         go by an old deadline."""
-        with contextlib.suppress(BlockingIOError):
-            while self._listen():
-                pass
-        return now() >= self.deadline
+        try:
+            while not self._must_go and (more := os.read(self.control, 4096)):
+                *lines, self._heard = (self._heard + more).split(b"\n")
+                for line in lines:
+                    self._obey(*line.partition(b" ")[::2])
+            if not self._must_go:
+                self.why, self._must_go = "owner_gone", True
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.why, self._must_go = "owner_gone", True
+        return not self._must_go and now() < self.deadline
 
-    def _listen(self) -> bool:
-        """Read on; False when there will be no more."""
-        more = b""
-        with contextlib.suppress(ConnectionError):
-            more = os.read(self.control, 4096)
-        *lines, self._heard = (self._heard + more).split(b"\n")
-        for word, _, value in (line.partition(b" ") for line in lines):
-            if word == b"kill":
-                self.why, self.deadline = "killed", 0.0
-            if word == b"stop" and self.deadline:
-                self.why, self.deadline = "stopped", min(self.deadline, now() + float(value))
-            if word == b"until" and self.why == "deadline":
-                self.deadline = float(value)
-        if not more and self.why != "killed":
-            self.why, self.deadline = "owner_gone", 0.0
-        return bool(more)
+    def _obey(self, word: bytes, value: bytes) -> None:
+        if word == b"kill":
+            self.why, self._must_go = "killed", True
+        elif word == b"stop" and not self._must_go and now() < self.deadline:
+            self.why, self.deadline = "stopped", min(self.deadline, now() + float(value))
+        elif word == b"until" and self.why == "deadline":
+            self.deadline = float(value)
 
 
 def hold(path: str, owner: Owner) -> int:
@@ -161,7 +161,7 @@ def hold(path: str, owner: Owner) -> int:
     give_up = now() + TAKE_OVER_SECONDS
     lock = _lock(path)
     while lock is None:
-        if owner.is_over():
+        if not owner.hear():
             raise Failed("late")
         if now() >= give_up:
             raise Failed("held")
@@ -169,9 +169,11 @@ def hold(path: str, owner: Owner) -> int:
             kill_tree(holder)
         time.sleep(PAUSE_SECONDS)
         lock = _lock(path)
-    if owner.is_over():  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
+    if not owner.hear():  # before anything is killed: a thawed owner's Guard must not harm the next owner's (H3)
         raise Failed("late")
     _finish(lock, path, give_up)
+    if not owner.hear():  # what was left took its time to die
+        raise Failed("late")
     os.pwrite(lock, b"%d %s" % (os.getpid(), _identity(os.getpid())), 0)
     return lock
 
@@ -275,7 +277,7 @@ class Watch:
         for fd in filter(lambda fd: fd >= 0, (self.owner.control, woken, alarm.fd)):
             poll.register(fd, select.POLLIN)
         asked = False
-        while self.reap() and self.code is None and not self.owner.is_over():
+        while self.reap() and self.code is None and self.owner.hear():
             if self.owner.why == "stopped" and not asked:
                 asked = True
                 _kill(self.agent, signal.SIGTERM)

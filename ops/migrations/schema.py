@@ -1,4 +1,4 @@
-"""The schema in one screenful, from which Alembic drafts the next migration; a test compares it with what they make.
+"""The schema in one screenful, for people; a test compares it with what the migrations make.
 
 No query is built of it: statements are SQL constants beside their use in `amux/stores`."""
 

@@ -12,7 +12,7 @@ from amux.core.inputs import MAX_TEXT, Authorization, Input
 from amux.core.launch import LaunchSnapshot
 from amux.ports import Draft
 from amux.settings import load
-from tests.whole import FULL_DISK, cli
+from tests.whole import FULL_DISK, cli, program
 
 pytestmark = pytest.mark.real
 
@@ -117,3 +117,35 @@ async def test_a_home_that_a_client_cannot_write(env: dict[str, str], tmp_path: 
         "AMUX_HOME to a folder that is yours.\n"
     )
     assert journal(env) == 0
+
+
+REFUSED = 'connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused'
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        (
+            "postgresql://u:a-password@127.0.0.1:1/x",
+            f"Postgres does not let us in: {REFUSED}. Start it, or correct AMUX_POSTGRES_URL.",
+        ),
+        (
+            "postgresql://u:a-password@127.0.0.1:1/x?nonsense=1",
+            "Postgres cannot be brought to today's schema (ProgrammingError); see its own log, and check AMUX_POSTGRES_URL.",
+        ),
+    ],
+)
+async def test_a_start_on_a_postgres_that_is_not_there(tmp_path: Path, url: str, line: str) -> None:
+    env = {"AMUX_HOME": str(tmp_path), "AMUX_POSTGRES_URL": url, "AMUX_REDIS_URL": "redis://127.0.0.1:1/0"}
+    said = await program(env, "up", "worker")
+    assert (said.code, said.out, said.err) == (1, "", f"Starting amux ...\n{line}\n")
+
+
+async def test_a_start_where_no_table_can_be_made(env: dict[str, str]) -> None:
+    with psycopg.connect(env["AMUX_POSTGRES_URL"], autocommit=True) as connection:
+        connection.execute("drop schema public cascade")
+    said = await program(env, "up", "worker")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.splitlines()[1:] == [
+        "Postgres cannot be brought to today's schema (InvalidSchemaName); see its own log, and check AMUX_POSTGRES_URL."
+    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amux.core.errors import Broken, Refused, Unavailable
-from amux.local import restarter
+from amux.local import restarter, supervisor
 from amux.local.home import Home
 from amux.local.pids import started
 from amux.local.restarter import Probe, Readiness, Service, State, Told
@@ -69,9 +69,9 @@ async def test_the_start_follows_the_order_and_the_stop_goes_back(home: Home, to
         shell("second", after=("first",)),
         shell("third", after=("first", "second")),
     )
-    async with Supervisor(home, services, tell=told.append) as supervisor:
-        await supervisor.ready()
-        assert supervisor.states == dict.fromkeys(("first", "second", "third"), State.ready)
+    async with Supervisor(home, services, tell=told.append) as kept:
+        await kept.ready()
+        assert kept.states == dict.fromkeys(("first", "second", "third"), State.ready)
         assert set(home.run.processes) == {"first", "second", "third"}
     begun = [(name, state) for name in ("first", "second", "third") for state in (State.starting, State.ready)]
     ended = [(name, state) for name in ("third", "second", "first") for state in (State.stopping, State.stopped)]
@@ -81,8 +81,8 @@ async def test_the_start_follows_the_order_and_the_stop_goes_back(home: Home, to
 
 async def test_a_crashed_service_is_started_again_after_longer_and_longer_pauses(home: Home, told: list[Told]) -> None:
     bad = shell("bad", "echo hello; echo 'no such thing' >&2; exit 3")
-    async with Supervisor(home, (bad,), tell=told.append) as supervisor:
-        assert await supervisor.reaches("bad", State.degraded) is State.degraded
+    async with Supervisor(home, (bad,), tell=told.append) as kept:
+        assert await kept.reaches("bad", State.degraded) is State.degraded
     why = "ended (exit 3): no such thing; next try in"
     log = home.log("bad")
     up = [Told("bad", State.starting), Told("bad", State.ready)]
@@ -101,10 +101,10 @@ async def test_a_crashed_service_is_started_again_after_longer_and_longer_pauses
 
 async def test_a_start_that_fails_says_so_in_one_line(home: Home) -> None:
     bad = Service("bad", ("/no/such/program",), {}, remedy="install it")
-    async with Supervisor(home, (bad, shell("later", after=("bad",)))) as supervisor:
+    async with Supervisor(home, (bad, shell("later", after=("bad",)))) as kept:
         with pytest.raises(Unavailable) as why:
-            await supervisor.ready()
-        assert supervisor.states == {"bad": State.degraded, "later": State.waiting}
+            await kept.ready()
+        assert kept.states == {"bad": State.degraded, "later": State.waiting}
     assert str(why.value) == (
         "bad cannot be started: [Errno 2] No such file or directory: '/no/such/program'; "
         f"next try in 30 s; see {home.log('bad')}; install it"
@@ -114,17 +114,17 @@ async def test_a_start_that_fails_says_so_in_one_line(home: Home) -> None:
 async def test_a_degraded_service_is_started_at_once_on_demand(home: Home) -> None:
     mended = home.path / "mended"
     bad = shell("bad", f"test -e '{mended}' && exec sleep 1000; exit 1", up=mended)
-    async with Supervisor(home, (bad,)) as supervisor:
-        await supervisor.reaches("bad", State.degraded)
+    async with Supervisor(home, (bad,)) as kept:
+        await kept.reaches("bad", State.degraded)
         mended.write_text("")
-        await asyncio.wait_for(supervisor.start("bad"), 5)
-        assert supervisor.states == {"bad": State.ready}
+        await asyncio.wait_for(kept.start("bad"), 5)
+        assert kept.states == {"bad": State.ready}
 
 
 async def test_one_that_is_never_ready_is_killed_and_tried_again(home: Home, told: list[Told]) -> None:
     deaf = shell("deaf", up=home.path / "never", ready_seconds=0.05)
-    async with Supervisor(home, (deaf,), tell=told.append) as supervisor:
-        await supervisor.reaches("deaf", State.restarting)
+    async with Supervisor(home, (deaf,), tell=told.append) as kept:
+        await kept.reaches("deaf", State.restarting)
     assert told[:2] == [
         Told("deaf", State.starting),
         Told("deaf", State.restarting, "was not ready in 0.05 s; next try in 0.02 s"),
@@ -133,48 +133,65 @@ async def test_one_that_is_never_ready_is_killed_and_tried_again(home: Home, tol
 
 async def test_a_service_beside_the_start_is_not_waited_for(home: Home) -> None:
     slow = Service("slow", ("/bin/sleep", "1000"), {}, ready=exists(home.path / "never"), readiness=Readiness.aside)
-    async with Supervisor(home, (slow, shell("quick"))) as supervisor:
-        await asyncio.wait_for(supervisor.ready(), 5)
-        await supervisor.reaches("slow", State.starting)
-        assert supervisor.states == {"slow": State.starting, "quick": State.ready}
+    async with Supervisor(home, (slow, shell("quick"))) as kept:
+        await asyncio.wait_for(kept.ready(), 5)
+        await kept.reaches("slow", State.starting)
+        assert kept.states == {"slow": State.starting, "quick": State.ready}
 
 
-async def test_no_more_start_at_once_than_there_are_cores_and_what_is_not_waited_for_comes_last(
+async def test_no_more_start_at_once_than_there_are_cores(
     home: Home, told: list[Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    marks = {name: home.path / name for name in ("one", "two", "three")}
+    monkeypatch.setattr(supervisor, "_cores", lambda: 2)
+    marks = {name: home.path / name for name in ("one", "two", "three", "four")}
     services = [shell(name, up=mark) for name, mark in marks.items()]
-    aside = Service("aside", ("/bin/sleep", "1000"), {}, readiness=Readiness.aside)
-    async with Supervisor(home, (aside, *services), tell=told.append) as supervisor:
+    async with Supervisor(home, services, tell=told.append) as kept:
         for name in ("one", "two"):
-            await supervisor.reaches(name, State.starting)
-        for name, then in (("two", "three"), ("three", ""), ("one", "aside")):
+            await kept.reaches(name, State.starting)
+        for name, then in (("two", "three"), ("three", "four"), ("one", ""), ("four", "")):
             marks[name].touch()
-            await supervisor.reaches(name, State.ready)
+            await kept.reaches(name, State.ready)
             if then:
-                await supervisor.reaches(then, State.starting)
-        await supervisor.reaches("aside", State.ready)
+                await kept.reaches(then, State.starting)
         assert states(told) == [
             ("one", State.starting),
             ("two", State.starting),
             ("two", State.ready),
             ("three", State.starting),
             ("three", State.ready),
+            ("four", State.starting),
             ("one", State.ready),
-            ("aside", State.starting),
-            ("aside", State.ready),
+            ("four", State.ready),
         ]
 
 
+async def test_one_that_hangs_keeps_nobody_from_starting(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_cores", lambda: 1)
+    monkeypatch.setattr(supervisor, "CORE_SECONDS", 0.05)
+    async with Supervisor(home, (shell("hangs", up=home.path / "never"), shell("next"))) as kept:
+        await asyncio.wait_for(kept.reaches("next", State.ready), 5)
+        assert kept.states == {"hangs": State.starting, "next": State.ready}
+
+
+async def test_one_that_was_stopped_before_its_start_stays_down(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_cores", lambda: 1)
+    mark = home.path / "mark"
+    async with Supervisor(home, (shell("first", up=mark), shell("second"), shell("third"))) as kept:
+        await kept.reaches("first", State.starting)
+        await kept.stop("second")
+        mark.touch()
+        await kept.reaches("third", State.ready)
+        assert kept.states["second"] is State.waiting
+
+
 async def test_kill_is_a_crash_and_counts_as_no_failure(home: Home, told: list[Told]) -> None:
-    async with Supervisor(home, (shell("one"),), tell=told.append) as supervisor:
-        await supervisor.ready()
-        pids = {supervisor.process("one").pid}
+    async with Supervisor(home, (shell("one"),), tell=told.append) as kept:
+        await kept.ready()
+        pids = {kept.process("one").pid}
         for _ in range(len(PAUSES) + 2):
-            supervisor.kill("one")
-            await supervisor.reaches("one", State.ready)
-            pids.add(supervisor.process("one").pid)
+            kept.kill("one")
+            await kept.reaches("one", State.ready)
+            pids.add(kept.process("one").pid)
         assert len(pids) == len(PAUSES) + 3
     assert {change.detail for change in told} == {
         "",
@@ -184,37 +201,37 @@ async def test_kill_is_a_crash_and_counts_as_no_failure(home: Home, told: list[T
 
 
 async def test_down_for_a_while_and_up_again(home: Home, told: list[Told]) -> None:
-    async with Supervisor(home, (shell("one"),), tell=told.append) as supervisor:
-        await supervisor.ready()
-        before = supervisor.process("one")
-        await supervisor.restart("one", down_seconds=0.05)
-        assert (before.alive(), supervisor.process("one").alive()) == (False, True)
-        await supervisor.stop("one")
+    async with Supervisor(home, (shell("one"),), tell=told.append) as kept:
+        await kept.ready()
+        before = kept.process("one")
+        await kept.restart("one", down_seconds=0.05)
+        assert (before.alive(), kept.process("one").alive()) == (False, True)
+        await kept.stop("one")
         with pytest.raises(Unavailable, match=r"^one is stopped: it has no process"):
-            supervisor.process("one")
+            kept.process("one")
         with pytest.raises(Refused, match=r"^there is no service two; there are one"):
-            await supervisor.start("two")
+            await kept.start("two")
     up, down = [State.starting, State.ready], [State.stopping, State.stopped]
     assert [change.state for change in told] == [*up, *down, *up, *down]
 
 
 async def test_stop_ends_a_pause_between_two_tries(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarter, "PAUSES_SECONDS", (1000.0,))
-    async with asyncio.timeout(5), Supervisor(home, (shell("bad", "exit 1"),)) as supervisor:
-        await supervisor.reaches("bad", State.restarting)
-        await supervisor.stop("bad")
-        assert supervisor.states == {"bad": State.stopped}
+    async with asyncio.timeout(5), Supervisor(home, (shell("bad", "exit 1"),)) as kept:
+        await kept.reaches("bad", State.restarting)
+        await kept.stop("bad")
+        assert kept.states == {"bad": State.stopped}
 
 
 @pytest.mark.parametrize("sends", [signal.SIGSTOP, None], ids=["frozen", "deaf"])
 async def test_one_that_does_not_stop_is_killed_with_its_group(home: Home, sends: signal.Signals | None) -> None:
     up = home.path / "up"
     deaf = shell("deaf", f"trap '' TERM; sleep 1000 & : > '{up}'; wait", up=up, grace_seconds=0.2)
-    async with Supervisor(home, (deaf,)) as supervisor:
-        await supervisor.ready()
+    async with Supervisor(home, (deaf,)) as kept:
+        await kept.ready()
         assert len(inhabitants(home.path)) == 2
         if sends:
-            supervisor.process("deaf").signal(sends)
+            kept.process("deaf").signal(sends)
     until(lambda: not inhabitants(home.path))
 
 
@@ -222,37 +239,37 @@ async def test_one_that_is_frozen_stops_in_good_order(home: Home, told: list[Tol
     up, mark = home.path / "up", home.path / "mark"
     script = f"trap ': > \"{mark}\"; exit 0' TERM; : > '{up}'; while :; do sleep 0.01; done"
     polite = shell("polite", script, up=up, grace_seconds=1000)
-    async with asyncio.timeout(5), Supervisor(home, (polite,), tell=told.append) as supervisor:
-        await supervisor.ready()
-        supervisor.freeze("polite")
-        await supervisor.stop("polite")
+    async with asyncio.timeout(5), Supervisor(home, (polite,), tell=told.append) as kept:
+        await kept.ready()
+        kept.freeze("polite")
+        await kept.stop("polite")
     assert mark.exists()
 
 
 async def test_freeze_and_thaw(home: Home) -> None:
-    async with Supervisor(home, (shell("one"),)) as supervisor:
-        await supervisor.ready()
-        stat = Path(f"/proc/{supervisor.process('one').pid}/stat")
-        supervisor.freeze("one")
+    async with Supervisor(home, (shell("one"),)) as kept:
+        await kept.ready()
+        stat = Path(f"/proc/{kept.process('one').pid}/stat")
+        kept.freeze("one")
         until(lambda: ") T " in stat.read_text())
-        supervisor.thaw("one")
+        kept.thaw("one")
         until(lambda: ") T " not in stat.read_text())
 
 
 async def test_what_a_crashed_service_forked_goes_with_it(home: Home) -> None:
     up = home.path / "up"
     service = shell("forker", f"sleep 1000 & echo $! > '{up}.new'; mv '{up}.new' '{up}'; wait", up=up)
-    async with Supervisor(home, (service,)) as supervisor:
-        await supervisor.ready()
+    async with Supervisor(home, (service,)) as kept:
+        await kept.ready()
         forked = int(up.read_text())
-        supervisor.kill("forker")
+        kept.kill("forker")
         await asyncio.to_thread(until, lambda: started(forked) == "")
 
 
 async def test_two_logs_are_kept(home: Home) -> None:
     for text in ("one", "two", "three"):
-        async with Supervisor(home, (shell("talker", f"echo {text}; exit 1"),)) as supervisor:
-            await supervisor.reaches("talker", State.restarting)
+        async with Supervisor(home, (shell("talker", f"echo {text}; exit 1"),)) as kept:
+            await kept.reaches("talker", State.restarting)
     assert home.log("talker").read_text().splitlines()[0] == "three"
     assert home.log("talker").with_suffix(".log.1").read_text().splitlines()[0] == "two"
     assert sorted(path.name for path in (home.path / "logs").iterdir()) == ["talker.log", "talker.log.1"]
@@ -272,8 +289,8 @@ async def test_a_bug_in_a_probe_ends_everything_loudly(home: Home) -> None:
 
 async def test_the_error_of_the_body_leaves_as_it_is(home: Home) -> None:
     async def fails() -> None:
-        async with Supervisor(home, (shell("good"),)) as supervisor:
-            await supervisor.ready()
+        async with Supervisor(home, (shell("good"),)) as kept:
+            await kept.ready()
             raise Unavailable("mine")
 
     with pytest.raises(Unavailable, match=r"^mine$"):
@@ -290,8 +307,8 @@ async def test_an_order_that_cannot_be_is_broken(home: Home) -> None:
 
 async def test_off_the_main_thread_nothing_is_spawned(home: Home) -> None:
     async def elsewhere() -> None:
-        async with Supervisor(home, (shell("one"),)) as supervisor:
-            await supervisor.ready()
+        async with Supervisor(home, (shell("one"),)) as kept:
+            await kept.ready()
 
     with pytest.raises(ExceptionGroup) as raised:
         await asyncio.to_thread(asyncio.run, elsewhere())
@@ -306,8 +323,8 @@ def raises(number: signal.Signals) -> Callable[[], None]:
 async def test_a_signal_unwinds_the_body_in_order(home: Home, told: list[Told], number: signal.Signals) -> None:
     services = (shell("first"), shell("second", after=("first",)))
     with ending_on_signals() as ending:
-        async with Supervisor(home, services, tell=told.append) as supervisor:
-            await supervisor.ready()
+        async with Supervisor(home, services, tell=told.append) as kept:
+            await kept.ready()
             asyncio.get_running_loop().call_soon(raises(number))
             asyncio.get_running_loop().call_soon(raises(number))  # as a launcher passes it on
             await asyncio.get_running_loop().create_future()
@@ -324,8 +341,8 @@ async def test_a_second_signal_breaks_the_stop_off(home: Home, monkeypatch: pyte
     service = shell("deaf", script, up=deaf, grace_seconds=1000)
     async with asyncio.timeout(10):
         with ending_on_signals() as ending:
-            async with Supervisor(home, (service,)) as supervisor:
-                await supervisor.ready()
+            async with Supervisor(home, (service,)) as kept:
+                await kept.ready()
                 asyncio.get_running_loop().call_soon(raises(signal.SIGTERM))
                 asyncio.get_running_loop().call_later(0.2, raises(signal.SIGINT))
                 await asyncio.get_running_loop().create_future()

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -256,8 +256,8 @@ async def test_an_agent_that_does_not_listen_is_killed_after_its_grace(world: Wo
 
 
 @contextmanager
-def told(words: bytes | None = b"", *, deadline: float | None = None) -> Iterator[guard.Owner]:
-    """What a Guard knows of an owner that wrote `words`; of one that is gone, for None."""
+def told(words: bytes | None = b"", *, deadline: float | None = None) -> Iterator[tuple[guard.Owner, socket.socket]]:
+    """What a Guard knows of an owner that wrote `words`, with that owner's end; of one that is gone, for None."""
     ours, its = socket.socketpair()
     its.setblocking(False)
     with ours, its:
@@ -265,13 +265,13 @@ def told(words: bytes | None = b"", *, deadline: float | None = None) -> Iterato
             ours.close()
         else:
             ours.sendall(words)
-        yield guard.Owner(its.fileno(), guard.now() + 60 if deadline is None else deadline)
+        yield guard.Owner(its.fileno(), guard.now() + 60 if deadline is None else deadline), ours
 
 
 def test_a_lock_that_no_guard_holds_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "TAKE_OVER_SECONDS", 0.2)
     path = str(tmp_path / "home.lock")
-    with told() as owner:
+    with told() as (owner, _):
         held = guard.hold(path, owner)
         os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
         with pytest.raises(guard.Failed, match="held"):
@@ -308,22 +308,47 @@ async def test_a_guard_that_could_not_run_for_a_while_reads_before_it_judges(wor
         (60, None, "owner_gone"),
     ],
 )
-def test_a_guard_that_waits_for_the_lock_hears_its_owner(
-    tmp_path: Path, deadline: float, words: bytes | None, why: str | None
+@pytest.mark.parametrize("lock_is", ["free", "held"])
+def test_a_guard_hears_its_owner_before_and_while_it_waits_for_the_lock(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    deadline: float,
+    words: bytes | None,
+    why: str | None,
+    lock_is: str,
 ) -> None:
+    monkeypatch.setattr(guard, "TAKE_OVER_SECONDS", 0.05)
     path, later = str(tmp_path / "home.lock"), int(guard.now() + 60)
-    with told(words and words.replace(b"%d", b"%d" % later), deadline=guard.now() + deadline) as owner:
-        if why is None:
-            os.close(guard.hold(path, owner))
-        else:
-            with pytest.raises(guard.Failed, match="late"):
-                guard.hold(path, owner)
-            assert owner.why == why
+    with told() as (other, _), ExitStack() as ours:
+        if lock_is == "held":
+            ours.callback(os.close, guard.hold(path, other))
+            os.truncate(path, 0)  # as if its holder lived where it cannot be seen
+        with told(words and words.replace(b"%d", b"%d" % later), deadline=guard.now() + deadline) as (owner, _):
+            if why is None and lock_is == "free":
+                os.close(guard.hold(path, owner))
+            else:
+                with pytest.raises(guard.Failed, match="held" if why is None else "late"):
+                    guard.hold(path, owner)
+            assert owner.why == (why or "deadline")
+
+
+def test_nothing_starts_when_the_time_ran_out_while_leftovers_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with told() as (owner, ours):
+        monkeypatch.setattr(guard, "_finish", lambda *_: ours.sendall(b"kill\n"))
+        with pytest.raises(guard.Failed, match="late"):
+            guard.hold(str(tmp_path / "home.lock"), owner)
+
+
+def test_a_stop_that_comes_after_the_deadline_is_none() -> None:
+    with told(b"stop 9\n", deadline=guard.now() - 1) as (owner, _):
+        assert (owner.hear(), owner.why) == (False, "deadline")
 
 
 def test_a_record_of_another_boot_names_nobody(tmp_path: Path) -> None:
     path = tmp_path / "home.lock"
     path.write_bytes(b"%d 1 an-earlier-boot" % os.getpid())
-    with told() as owner:
+    with told() as (owner, _):
         os.close(guard.hold(str(path), owner))
     assert path.read_bytes().split()[0] == b"%d" % os.getpid()

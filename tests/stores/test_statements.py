@@ -1,4 +1,4 @@
-"""Every SQL statement of the stores fits the schema: Postgres itself prepares it (ADR 12)."""
+"""Every SQL statement fits the schema: Postgres itself prepares it (ADR 12)."""
 
 import importlib
 import pkgutil
@@ -7,7 +7,7 @@ import re
 import psycopg
 import pytest
 
-from amux import stores
+from amux import cli, stores
 
 pytestmark = pytest.mark.real
 STATEMENT = re.compile(r"\s*(with|select|insert|update|delete)\s", re.IGNORECASE)
@@ -16,10 +16,14 @@ STATEMENT = re.compile(r"\s*(with|select|insert|update|delete)\s", re.IGNORECASE
 def statements() -> dict[str, str]:
     """By the names of their constants."""
     found = {}
-    for module in pkgutil.iter_modules(stores.__path__, "amux.stores."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if name.isupper() and isinstance(value, str) and STATEMENT.match(value):
-                found[f"{module.name.removeprefix('amux.stores.')}.{name}"] = value
+    for module in [
+        *pkgutil.iter_modules(stores.__path__, "amux.stores."),
+        *pkgutil.iter_modules(cli.__path__, "amux.cli."),
+    ]:
+        if not module.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if name.isupper() and isinstance(value, str) and STATEMENT.match(value):
+                    found[f"{module.name.rpartition('.')[2]}.{name}"] = value
     return found
 
 
@@ -45,4 +49,4 @@ def test_a_statement_fits_the_schema(name: str, postgres_url: str) -> None:
 
 
 def test_they_are_found() -> None:
-    assert {"sessions.LIST", "bindings.FIND", "timeline.OPEN", "inputs.UNACCEPTED"} <= set(statements())
+    assert {"sessions.LIST", "bindings.FIND", "timeline.OPEN", "inputs.UNACCEPTED", "reach.OWNED"} <= set(statements())
