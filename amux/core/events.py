@@ -58,6 +58,13 @@ class FailReason(StrEnum):
     open_failed = "open_failed"  # the engine is there and would not open the conversation
 
 
+class Fresh(StrEnum):
+    """Why a conversation begins anew although there is an older one: the agent gets a handoff in its place."""
+
+    engine_lost = "engine_lost"  # nobody knows whose history it was (S8)
+    history_gone = "history_gone"  # the engine has it no longer (A5)
+
+
 class CancelReason(StrEnum):
     """Why accepted input will not run."""
 
