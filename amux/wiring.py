@@ -20,7 +20,7 @@ import structlog
 
 from amux.core.errors import Refused, Unavailable, Uncertain
 from amux.core.ids import SessionRef
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import DEFAULT_PROFILE, NOTHING_ASKED, PLAIN, Asked, LaunchSnapshot, Shortcut, new_launch
 from amux.runtime.attach import Attach
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import Sweep
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from amux.extensions import Provider
     from amux.feishu.openapi import OpenApi
+    from amux.packs.loader import Library
     from amux.runtime.deliver import Deliver
     from amux.runtime.host import Host
     from amux.stores.hints import CeleryWaker, RedisNudges
@@ -196,9 +197,28 @@ def providers(env: Mapping[str, str]) -> "dict[str, Provider]":
     return found
 
 
-def launch_settings(settings: Settings, ref: SessionRef, *, engine: str | None = None) -> LaunchSnapshot:
-    """What a new Session records when its launch names nothing else; its workspace is made. Raises Refused when it
-    cannot be."""
+def library(settings: Settings) -> "Library":
+    """The experts and shortcuts that a launch can name now: those that ship, those in the home, those of the workspace."""
+    from amux.packs.loader import load
+
+    return load(settings.home / "packs", settings.workspace)
+
+
+def launch_settings(
+    settings: Settings,
+    ref: SessionRef,
+    asked: Asked = NOTHING_ASKED,
+    *,
+    expert: str | None = None,
+    shortcut: str | None = None,
+) -> LaunchSnapshot:
+    """What a new Session records, from whichever entrance (S9); its workspace is made.
+
+    Raises Refused for an expert or a shortcut that there is not, and where no workspace can be made."""
+    known = library(settings)
+    preset = known.shortcut(shortcut) if shortcut else Shortcut("")
+    named = expert or preset.profile
+    profile = PLAIN if named == DEFAULT_PROFILE and named not in known.experts else known.expert(named)
     workspace = settings.workspace or Path(settings.home) / "workspaces" / ref.id
     try:
         workspace.mkdir(parents=True, exist_ok=True)
@@ -207,7 +227,7 @@ def launch_settings(settings: Settings, ref: SessionRef, *, engine: str | None =
             f"No workspace can be made in {workspace.parent} ({why.strerror}): name one with --workspace, or set "
             "AMUX_HOME to a folder that is yours."
         ) from why
-    return LaunchSnapshot(engine=engine or settings.engine, workspace=str(workspace))
+    return new_launch(profile, asked, engine=settings.engine, workspace=str(workspace), preset=preset.asked)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from amux.core import events as e
 from amux.core.errors import Refused, Unavailable
 from amux.core.ids import InputId, Principal, RequestId, Seq, SessionRef, TurnId
 from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
+from amux.core.launch import Asked
 from amux.ports import Draft, Recorded, Session
 from amux.runtime.receive import new_session_id, title_of
 from amux.settings import Settings
@@ -42,11 +43,13 @@ def add(app: typer.Typer) -> None:
 def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
     prompt: str,
     engine: Annotated[str | None, typer.Option(help="Which agent: scripted, codex, claude.")] = None,
+    expert: Annotated[str | None, typer.Option(help="As which expert; `amux expert ls` shows them.")] = None,
+    shortcut: Annotated[str | None, typer.Option(help="With the settings of that shortcut.")] = None,
     workspace: Annotated[Path | None, typer.Option(help="The folder it works in; a new one without it.")] = None,
     target: Annotated[str | None, typer.Option(help="Which target runs it.")] = None,
     model: Annotated[str | None, typer.Option(help="The model, if not the agent's own choice.")] = None,
     effort: Annotated[str | None, typer.Option(help="The reasoning effort.")] = None,
-    permission: Annotated[Permission, typer.Option(help="bypass, or ask before tools.")] = Permission.bypass,
+    permission: Annotated[Permission | None, typer.Option(help="bypass, or ask before tools.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow it.")] = False,
     json: Json = False,
 ) -> None:
@@ -57,8 +60,8 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
         settings = client_settings()
         ref = SessionRef(target or settings.target, new_session_id())
         chosen = replace(settings, workspace=_folder(workspace)) if workspace else settings
-        launch = launch_settings(chosen, ref, engine=engine)
-        launch = replace(launch, model=model, effort=effort, permission=permission)
+        asked = Asked(engine, model, effort, permission)
+        launch = launch_settings(chosen, ref, asked, expert=expert, shortcut=shortcut)
         _finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
 
 

@@ -33,6 +33,7 @@ def test_these_are_the_commands() -> None:
         "interrupt",
         "answer",
         "audit",
+        "expert",
         "doctor",
         "drill",
         "bench",
