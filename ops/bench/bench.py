@@ -7,6 +7,7 @@ from ops.bench.ground import load_before
 from ops.bench.idle import idle
 from ops.bench.report import Report, drawing
 from ops.bench.rows import append, attach
+from ops.bench.steer import steer
 from ops.bench.turns import lone, turns, turns_and_peers
 
 BENCHES: dict[str, Callable[[Report], Awaitable[None]]] = {
@@ -14,6 +15,7 @@ BENCHES: dict[str, Callable[[Report], Awaitable[None]]] = {
     "attach": attach,
     "idle": idle,
     "lone": lone,
+    "steer": steer,
     "turns": turns,
 }
 

@@ -12,6 +12,7 @@ from ops.bench.idle import idle
 from ops.bench.report import Report, drawing
 from ops.bench.rows import append, attach
 from ops.bench.sides import EVENTS, SCRIPT
+from ops.bench.steer import steer
 from ops.bench.turns import lone, turns
 
 SHAPE = {"bench", "ours", "limit", "ratio", "due", "shape", "faults", "load_before"}
@@ -20,6 +21,7 @@ SMALL: dict[str, tuple[Callable[..., Awaitable[None]], dict[str, Any]]] = {
     "attach": (attach, {"events": 2_000, "rounds": 1}),
     "idle": (idle, {"sessions": 3, "seconds": 0.5}),
     "lone": (lone, {"each": 3, "rounds": 1}),
+    "steer": (steer, {"each": 3, "rounds": 1}),
     "turns": (turns, {"sessions": 4, "each": 2, "rounds": 1}),
 }
 
@@ -47,7 +49,9 @@ def test_the_script_says_exactly_so_many_things() -> None:
 
 
 async def test_an_unknown_name_and_peers_of_nothing_are_refused() -> None:
-    with pytest.raises(Refused, match="there is no benchmark 'speed'; there are append, attach, idle, lone, turns"):
+    with pytest.raises(
+        Refused, match="there is no benchmark 'speed'; there are append, attach, idle, lone, steer, turns"
+    ):
         await bench("speed")
     with pytest.raises(Refused, match="only `turns` has peers"):
         await bench("lone", ("peers",))
