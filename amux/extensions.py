@@ -21,6 +21,7 @@ from amux.core.signals import (
     ItemSeen,
     PermissionAsked,
     ProviderEvent,
+    Stirred,
     TurnEnded,
 )
 
@@ -129,6 +130,7 @@ __all__ = [
     "RequestId",
     "SessionRef",
     "Steering",
+    "Stirred",
     "TurnEnded",
     "TurnId",
     "Unavailable",

@@ -9,22 +9,28 @@ from typing import NamedTuple, Protocol
 from amux.core.events import Event, Label
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, SessionRef, TurnId
 from amux.core.inputs import Place, Said
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import LaunchSnapshot, Record, Saved
 from amux.core.session import State
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A Session's row: what was recorded at launch, and projections of its Timeline."""
+    """A Session's row: what is left of what was recorded at launch, and projections of its Timeline."""
 
     key: SessionKey
     ref: SessionRef
-    launch: LaunchSnapshot
+    record: Record
+    saved: Saved
     label: Label
     head: Seq
     open_turn: TurnId | None
     owner: str | None
     title: str
+
+    @property
+    def identity(self) -> Record:
+        """The profile and the engine that it is known to have, by its record or else by its snapshot (S6)."""
+        return Record(self.record.profile or self.saved.profile, self.record.engine or self.saved.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +185,14 @@ class Append:
     """One Session's step, to be written whole or not at all. `accepts` pairs an input with its event's offset from 1.
 
     `state` is the fold after the events; projections and checkpoints are written from it. `shown` marks a step that
-    gave the deliverer work (it sets deliveries.open, H11)."""
+    gave the deliverer work (it sets deliveries.open, H11). `record` is the identity that was settled in this step: it is
+    written where the Session's row has none (S8)."""
 
     events: Sequence[Event]
     state: State
     accepts: Sequence[tuple[InputId, int]] = ()
     shown: bool = False
+    record: Record | None = None
 
 
 class Recorded(NamedTuple):

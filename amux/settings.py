@@ -52,6 +52,9 @@ class Settings:
     lease: float  # seconds
     linger: float  # seconds that an owner stays after its last Turn
     burst_window: float  # seconds; 0 judges every message at once
+    silence_limit: float  # seconds without a sign of an agent that works, then its Turn fails (T8)
+    turn_limit: float  # seconds of a whole Turn
+    answer_limit: float  # seconds for a person to answer a permission request; then it is denied (H40)
     workspace: Path | None  # of Sessions started without one; None: <home>/workspaces/<session id>
     engine: str  # of Sessions started without one
     web_host: str
@@ -82,6 +85,9 @@ def load(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> Setting
         lease=read.seconds("lease", 15, 2, 120),
         linger=read.seconds("linger", 30, 0, 3600),
         burst_window=read.seconds("burst_window", 2, 0, 30),
+        silence_limit=read.seconds("silence_limit", 900, 1, 86_400),
+        turn_limit=read.seconds("turn_limit", 86_400, 1, 604_800),
+        answer_limit=read.seconds("answer_limit", 43_200, 1, 604_800),
         workspace=read.path("workspace"),
         engine=read.word("engine", "scripted"),
         web_host=read.raw("web_host") or "127.0.0.1",

@@ -144,6 +144,7 @@ async def stores(settings: Settings) -> AsyncIterator[Stores]:
 @asynccontextmanager
 async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
     """A worker's owners, with their Leases kept while the context is open."""
+    from amux.core.watchdog import Limits
     from amux.runtime.host import Host
     from amux.runtime.keeper import Keeper
     from amux.runtime.owner import Pace, Runtime
@@ -154,7 +155,12 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Hos
         clock, bells = SystemClock(), RedisBells(parts.redis, worker)
         runtime = Runtime(
             worker=worker,
-            pace=Pace(settings.lease, settings.linger, settings.burst_window),
+            pace=Pace(
+                settings.lease,
+                settings.linger,
+                settings.burst_window,
+                Limits(settings.silence_limit, settings.turn_limit, settings.answer_limit),
+            ),
             timeline=parts.timeline,
             inputs=parts.inputs,
             inbox=parts.inbox,
@@ -164,6 +170,8 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Hos
             clock=clock,
             keeper=Keeper(parts.leases, parts.timeline, clock, settings.lease),
             providers=providers(env),
+            engine=settings.engine,
+            profiles=library(settings).experts,
             home=lambda ref: str(settings.home / "sessions" / ref.target / ref.id),
             opening=asyncio.Semaphore(OPENINGS),
         )

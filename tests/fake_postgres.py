@@ -8,6 +8,7 @@ from amux.core.errors import Broken, Refused, Stale, Unavailable
 from amux.core.events import Event, Label, TurnFinished, TurnStarted
 from amux.core.ids import BindingId, Epoch, Seq, SessionKey, TurnId
 from amux.core.inputs import Input, Interrupt, Said
+from amux.core.launch import Record, saved
 from amux.core.session import fold
 from amux.ports import (
     Append,
@@ -56,7 +57,12 @@ class FakeInputs:
                 return self._journal(winner.session, _placed(said, winner.id))
             key = self.world.session(draft.ref.id, target=draft.ref.target)
             row = self.world.rows[key]
-            row.session = replace(row.session, launch=draft.launch, title=draft.title)
+            row.session = replace(
+                row.session,
+                record=Record(draft.launch.profile, draft.launch.engine),
+                saved=saved(draft.launch),
+                title=draft.title,
+            )
             if binding:
                 number = BindingId(len(self.world.bindings) + 1)
                 place = replace(binding.place, binding=number)
@@ -121,6 +127,10 @@ class FakeTimeline:
         log += new
         turn = step.state.turn.id if step.state.turn else None
         row.session = replace(row.session, head=new[-1].seq, label=step.state.label, open_turn=turn)
+        if step.record:
+            had = row.session.record
+            record = Record(had.profile or step.record.profile, had.engine or step.record.engine)
+            row.session = replace(row.session, record=record)
         if step.shown:
             due = self.world.dues.setdefault(session, Due(since=self.world.clock.now))
             due.since = due.since if due.open else self.world.clock.now

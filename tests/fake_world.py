@@ -9,7 +9,7 @@ from amux.core.errors import Unavailable
 from amux.core.events import Label
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionId, SessionKey, SessionRef
 from amux.core.inputs import Said
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import LaunchSnapshot, Record, saved
 from amux.core.session import NO_OWNER
 from amux.ports import (
     Binding,
@@ -112,7 +112,9 @@ class World:
         """A Session that is there already."""
         key = SessionKey(len(self.rows) + 1)
         ref, launch = SessionRef(target, SessionId(id_)), LaunchSnapshot(engine, "/work")
-        self.rows[key] = Row(Session(key, ref, launch, Label.created, Seq(0), None, None, ""))
+        self.rows[key] = Row(
+            Session(key, ref, Record(launch.profile, engine), saved(launch), Label.created, Seq(0), None, None, "")
+        )
         self.timeline[key] = []
         return key
 

@@ -52,7 +52,7 @@ def _table(found: list[Session]) -> None:
     rows = [("SESSION", "STATE", "TURN", "ENGINE", "OWNER", "TITLE")]
     for s in found:
         turn = str(s.open_turn or "")
-        rows.append((s.ref.id[:8], s.label, turn, s.launch.engine, s.owner or "", plain(s.title)[:60]))
+        rows.append((s.ref.id[:8], s.label, turn, s.identity.engine or "", s.owner or "", plain(s.title)[:60]))
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for one in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(one, widths, strict=True)).rstrip())
@@ -64,10 +64,10 @@ def show(session: str, json: Json = False) -> None:
         found, state = asyncio.run(_show(client_settings(), session))
         facts = {
             **row(found),
-            "profile": found.launch.profile,
-            "model": found.launch.model,
-            "effort": found.launch.effort,
-            "permission": found.launch.permission,
+            "profile": found.identity.profile,
+            "model": found.saved.model,
+            "effort": found.saved.effort,
+            "permission": found.saved.permission,
             **state,
         }
         if json:

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from amux.core import events as e
+from amux.core import watchdog
 from amux.core.ids import ItemId
 from amux.core.inputs import Verdict
 from amux.ports import Recorded, Session
@@ -39,6 +40,12 @@ OUTCOMES = {
     e.Outcome.interrupted: ("failed", "interrupted; finished steps stay"),
     e.Outcome.failed: ("failed", "failed"),
     e.Outcome.lost: ("lost", "cut off: the worker or its agent died. Nothing was run again"),
+}
+
+
+ENDS = {
+    watchdog.SILENT: "the agent gave no sign of life for too long; its processes are gone",
+    watchdog.TOO_LONG: "the Turn took longer than is allowed here; its processes are gone",
 }
 
 
@@ -97,7 +104,8 @@ class Screen:
                 self._line("dim", "asked to stop")
             case e.TurnFinished():
                 glyph, words = OUTCOMES[event.outcome]
-                detail = f": {_short(event.detail)}" if event.detail and event.outcome is e.Outcome.failed else ""
+                why = ENDS.get(event.reason) or event.detail
+                detail = f": {_short(why)}" if why and event.outcome is e.Outcome.failed else ""
                 self._line(glyph, f"Turn {event.turn} {words}{detail}")
             case _:
                 pass

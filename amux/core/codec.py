@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from amux.core import events as e
-from amux.core.inputs import Answer, Input, Interrupt, Said
+from amux.core.inputs import Answer, Input, Interrupt, Manage, Said
 from amux.core.session import State
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its ver
     "permission_requested": (1, e.PermissionRequested),
     "permission_resolved": (1, e.PermissionResolved),
     "interrupt_requested": (1, e.InterruptRequested),
+    "action_requested": (1, e.ActionRequested),
+    "conversation_failed": (1, e.ConversationFailed),
     "control_refused": (1, e.ControlRefused),
     "native_turn_quarantined": (1, e.NativeTurnQuarantined),
     "turn_finished": (1, e.TurnFinished),
@@ -44,9 +46,9 @@ KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its ver
 UPGRADES: dict[tuple[str, int], Callable[[OldRow], OldRow]] = {}  # (kind, version): the row of that version, one later
 KIND_OF: dict[type[e.Event], tuple[str, int]] = {cls: (kind, version) for kind, (version, cls) in KINDS.items()}
 
-SAID: dict[str, type[Said]] = {"input": Input, "interrupt": Interrupt, "answer": Answer}
+SAID: dict[str, type[Said]] = {"input": Input, "interrupt": Interrupt, "answer": Answer, "manage": Manage}
 SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
-CHECKPOINT = 2  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
+CHECKPOINT = 3  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 
 _encoder = msgspec.json.Encoder()
 _READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import Authorization, Input, Verdict
+from amux.core.inputs import Action, Authorization, Input, Verdict
 
 
 class Label(StrEnum):
@@ -56,6 +56,7 @@ class FailReason(StrEnum):
     uncertain = "uncertain"  # the provider may hold it (I5)
     engine_unavailable = "engine_unavailable"  # the recorded engine is not there (S7)
     open_failed = "open_failed"  # the engine is there and would not open the conversation
+    archived = "archived"  # the Session takes nothing any more
 
 
 class Fresh(StrEnum):
@@ -69,6 +70,7 @@ class CancelReason(StrEnum):
     """Why accepted input will not run."""
 
     interrupted = "interrupted"
+    archived = "archived"
 
 
 class Refusal(StrEnum):
@@ -77,6 +79,9 @@ class Refusal(StrEnum):
     nothing_runs = "nothing_runs"
     stale = "stale"
     already_interrupting = "already_interrupting"
+    busy = "busy"  # a Turn runs, or input waits (A4)
+    already_so = "already_so"
+    archived = "archived"
 
 
 class ItemType(StrEnum):
@@ -105,6 +110,7 @@ class Resolution(StrEnum):
     interrupted = "interrupted"
     ended = "ended"  # its Turn ended first
     died = "died"  # the process that asked is gone
+    expired = "expired"  # nobody answered in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +139,13 @@ class OwnerOpened:
 
 @dataclass(frozen=True, slots=True)
 class ConversationOpening:
-    """Intent: start or resume the provider's conversation. Nothing has been said in it, so it may be done again."""
+    """Intent: start or resume the provider's conversation. Nothing has been said in it, so it may be done again.
+
+    `fresh`: why a new one takes the place of the one before, whose handle is given up with it."""
 
     engine: str
     native_id: str | None = None
+    fresh: Fresh | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +270,23 @@ class InterruptRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionRequested:
+    """Somebody wants that done to the Session; what comes of it follows (A4, A5, A8)."""
+
+    action: Action
+    by: Principal
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFailed:
+    """It did not open; nothing was said in it. `detail` is for people."""
+
+    reason: FailReason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRefused:
     """A Control changed nothing, and this is why (A12)."""
 
@@ -305,6 +331,8 @@ Event = (
     | PermissionRequested
     | PermissionResolved
     | InterruptRequested
+    | ActionRequested
+    | ConversationFailed
     | ControlRefused
     | NativeTurnQuarantined
     | TurnFinished

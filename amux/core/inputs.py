@@ -96,5 +96,24 @@ class Answer:
     name: str = ""
 
 
-Control = Interrupt | Answer
-Said = Input | Interrupt | Answer
+class Action(StrEnum):
+    """What may be done to a whole Session."""
+
+    sleep = "sleep"
+    resume = "resume"
+    restart = "restart"
+    archive = "archive"
+
+
+@dataclass(frozen=True, slots=True)
+class Manage:
+    """Do that to the Session, at once and not in the queue (A4, A5, A8)."""
+
+    id: InputId
+    by: Principal
+    action: Action
+    name: str = ""
+
+
+Control = Interrupt | Answer | Manage
+Said = Input | Interrupt | Answer | Manage

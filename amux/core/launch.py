@@ -109,6 +109,19 @@ class Saved:
     instructions: str | None = None
 
 
+def saved(launch: LaunchSnapshot) -> Saved:
+    """A snapshot of which nothing is lost."""
+    return Saved(
+        launch.profile,
+        launch.engine,
+        launch.workspace,
+        launch.model,
+        launch.effort,
+        launch.permission,
+        launch.instructions,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Installed:
     """What there is today: all engines, the default launch runtime among them or not, and the registered profiles."""
@@ -127,11 +140,17 @@ class Resolved:
     record: Record
     fresh: Fresh | None = None
 
+    @property
+    def engine(self) -> str:
+        """Its engine's name."""
+        return self.launch.engine
+
 
 @dataclass(frozen=True, slots=True)
 class Unlaunchable:
-    """It cannot run: what woke it fails with this reason, and nothing is recorded. `detail` is for people."""
+    """It cannot run on `engine`: what woke it fails with this reason, nothing is recorded. `detail` is for people."""
 
+    engine: str
     reason: FailReason
     detail: str
 
@@ -147,10 +166,10 @@ def resolve(record: Record, saved: Saved, installed: Installed) -> Resolved | Un
     if engine not in installed.engines:
         what = "This Session runs on" if named else "The engine of this Session is lost, and the default is"
         detail = f"{what} {engine}, which is not here. Install it again, or start a new Session on another engine."
-        return Unlaunchable(FailReason.engine_unavailable, detail)
+        return Unlaunchable(engine, FailReason.engine_unavailable, detail)
     if not saved.workspace:
         detail = "The workspace of this Session is lost from its record. Start a new Session with --workspace."
-        return Unlaunchable(FailReason.open_failed, detail)
+        return Unlaunchable(engine, FailReason.open_failed, detail)
     launch = LaunchSnapshot(
         engine=engine,
         workspace=saved.workspace,

@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import assert_never
 
 from amux.core import events as e
+from amux.core import lifecycle, steering
 from amux.core import signals as s
-from amux.core import steering
 from amux.core.context import cancellation_note
-from amux.core.ids import InputId, TurnId
-from amux.core.inputs import Answer, Input, Interrupt, Said, Verdict
+from amux.core.ids import InputId, RequestId, TurnId
+from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Said, Verdict
 from amux.core.session import State
 from amux.core.step import (
     AnswerRequest,
     Burst,
+    CloseConversation,
     Draft,
     InterruptTurn,
+    KillAgent,
     OpenConversation,
     Phase,
     Scratch,
@@ -27,6 +29,7 @@ from amux.core.step import (
     Step,
     Streaming,
 )
+from amux.core.watchdog import Watch
 
 JOIN_DELTAS = 0.2  # seconds for which streamed text is joined into one event
 
@@ -37,6 +40,7 @@ def run(state: State, scratch: Scratch, signals: Sequence[s.Signal], *, now: flo
     _on_time(draft)  # a window that is over takes in nothing more, however late we look
     for signal in signals:
         _on(draft, signal)
+    _heed(draft, signals)
     _on_time(draft)
     _dispatch(draft)
     return Step(draft.state, draft.scratch, tuple(draft.events), tuple(draft.accepts), tuple(draft.effects))
@@ -54,6 +58,8 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _ready(draft, native_id, can)
         case s.OpenFailed(reason, detail):
             _fail_waiting(draft, reason, detail)
+        case s.HistoryGone():
+            _history_gone(draft)
         case s.Steered(_, ids, answer):
             _steer_came_out(draft, ids, answer)
         case s.TurnEnded():
@@ -70,7 +76,7 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _died(draft, signal)
         case s.Rested():
             _rest(draft)
-        case s.Tick():
+        case s.Tick() | s.Stirred():
             pass
         case _:
             assert_never(signal)
@@ -99,6 +105,12 @@ def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
         _settle(draft, burst)
 
 
+def _history_gone(draft: Draft) -> None:
+    """What was to be resumed is not there: the conversation begins anew, and the agent is told what amux has (A5)."""
+    if draft.scratch.phase is Phase.opening:
+        _open(draft, e.Fresh.history_gone)
+
+
 def _bursts(inputs: Iterable[Input]) -> list[tuple[Input, ...]]:
     """Texts whose window has passed are one burst per run of one sender, by sending time (I2, H41)."""
     runs: list[list[Input]] = []
@@ -117,6 +129,7 @@ def _sent(said: Input) -> tuple[int, str]:
 
 def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
     """No conversation, so nothing that waits can run: each is told, and the next input tries anew (S7)."""
+    draft.write(e.ConversationFailed(reason, detail))
     for burst in _bursts(draft.scratch.held):
         _accept(draft, burst)
         draft.write(e.SubmissionFailed(_ids(burst), reason, detail))
@@ -127,7 +140,7 @@ def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
 
 def _rest(draft: Draft) -> None:
     draft.set(phase=Phase.closed, foreign=None)
-    if draft.state.label is not e.Label.sleeping:
+    if draft.state.label not in (e.Label.sleeping, e.Label.archived):
         draft.write(e.SessionState(e.Label.sleeping))
 
 
@@ -142,12 +155,17 @@ def _hear(draft: Draft, said: Said) -> None:
             _interrupt(draft, said)
         case Answer():
             _answer(draft, said)
+        case Manage():
+            _manage(draft, said)
         case _:
             assert_never(said)
 
 
 def _hear_input(draft: Draft, said: Input) -> None:
-    if draft.scratch.phase in (Phase.closed, Phase.opening):
+    if draft.state.archiving:
+        _accept(draft, (said,))
+        draft.write(e.SubmissionFailed((said.id,), e.FailReason.archived, "This Session is archived."))
+    elif draft.scratch.phase in (Phase.closed, Phase.opening):
         draft.set(held=(*draft.scratch.held, said))
     elif draft.state.turn and steering.joinable(said):
         _join(draft, said)
@@ -206,13 +224,63 @@ def _interrupt(draft: Draft, said: Interrupt) -> None:
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.nothing_runs))
     elif said.turn != turn.id:
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.stale))
-    elif turn.interrupting:
+    elif turn.interrupting or draft.scratch.phase is Phase.stopping:  # by a person, or by the watchdog
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.already_interrupting))
     else:
         draft.accept(said.id, e.InterruptRequested(turn.id, said.by, said.name))
-        _close_requests(draft, e.Resolution.interrupted)
-        draft.set(phase=Phase.stopping)
-        draft.effects.append(InterruptTurn(turn.id))
+        _stop(draft, turn.id)
+
+
+def _stop(draft: Draft, turn: TurnId) -> None:
+    _close_requests(draft, e.Resolution.interrupted)
+    draft.set(phase=Phase.stopping, watch=None)
+    draft.effects.append(InterruptTurn(turn))
+
+
+def _manage(draft: Draft, said: Manage) -> None:
+    """At once. A running Turn is interrupted first and ends by its own TurnFinished (A5, A8)."""
+    if why := lifecycle.refusal(said.action, draft.state, draft.scratch):
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, why))
+        return
+    draft.accept(said.id, e.ActionRequested(said.action, said.by, said.name))
+    match said.action:
+        case Action.sleep:
+            _close(draft, e.Label.sleeping)
+        case Action.resume:
+            _open(draft, draft.scratch.fresh)
+        case Action.restart:
+            draft.set(restarting=True)
+            _interrupt_for(draft, said)
+        case Action.archive:
+            _cancel_waiting(draft)
+            _interrupt_for(draft, said)
+        case _:
+            assert_never(said.action)
+
+
+def _interrupt_for(draft: Draft, said: Manage) -> None:
+    turn = draft.state.turn
+    if turn and draft.scratch.phase is Phase.turn:
+        draft.write(e.InterruptRequested(turn.id, said.by, said.name))
+        _stop(draft, turn.id)
+
+
+def _cancel_waiting(draft: Draft) -> None:
+    """All that has no Turn, by name (A8)."""
+    heard = [*_bursts(draft.scratch.held), *([draft.scratch.burst.inputs] if draft.scratch.burst else [])]
+    draft.set(held=(), burst=None)
+    for submission in draft.state.queue:
+        draft.write(e.InputCancelled(_ids(submission.inputs), e.CancelReason.archived))
+    for burst in heard:
+        _accept(draft, burst)
+        draft.write(e.InputCancelled(_ids(burst), e.CancelReason.archived))
+
+
+def _close(draft: Draft, label: e.Label) -> None:
+    draft.write(e.SessionState(label))
+    if draft.scratch.phase is not Phase.closed:
+        draft.effects.append(CloseConversation())
+    draft.set(phase=Phase.closed, foreign=None, restarting=False)
 
 
 def _answer(draft: Draft, said: Answer) -> None:
@@ -224,7 +292,7 @@ def _answer(draft: Draft, said: Answer) -> None:
     how = e.Resolution.answered
     resolved = e.PermissionResolved(turn.id, said.request, how, said.verdict, said.by, said.name)
     draft.accept(said.id, resolved)
-    draft.effects.append(AnswerRequest(said.request, said.verdict))
+    _tell_answer(draft, said.request, said.verdict)
 
 
 # -- what the provider does -------------------------------------------------------------------------------------------
@@ -306,7 +374,7 @@ def _finish(draft: Draft, ended: s.TurnEnded) -> None:
         outcome = e.Outcome.interrupted  # it did not obey and was killed: that is what was asked for
     draft.write(e.TurnFinished(turn.id, outcome, ended.reason, ended.detail, ended.usage))
     phase = Phase.idle if draft.scratch.phase is Phase.turn else draft.scratch.phase
-    draft.set(ended=None, phase=phase)
+    draft.set(ended=None, phase=phase, watch=None)
     _close_burst(draft)
 
 
@@ -352,6 +420,13 @@ def _close_requests(draft: Draft, how: e.Resolution) -> None:
             draft.write(e.PermissionResolved(turn.id, request, how))
 
 
+def _tell_answer(draft: Draft, request: RequestId, verdict: Verdict) -> None:
+    """The agent may be silent for its usual while from now on."""
+    draft.effects.append(AnswerRequest(request, verdict))
+    if watch := draft.scratch.watch:
+        draft.set(watch=replace(watch, heard=draft.now))
+
+
 def _foreign_began(draft: Draft, native_turn: str, reason: str) -> None:
     draft.write(e.NativeTurnQuarantined(native_turn, reason))
     draft.set(foreign=native_turn)
@@ -365,6 +440,27 @@ def _on_time(draft: Draft) -> None:
         _close_burst(draft)
     if draft.scratch.streaming and draft.scratch.streaming.due <= draft.now:
         _flush(draft)
+    if draft.scratch.watch and draft.scratch.phase is Phase.turn:
+        _watch(draft, draft.scratch.watch)
+
+
+def _heed(draft: Draft, signals: Sequence[s.Signal]) -> None:
+    """Whatever the agent is seen to do is a sign that it lives."""
+    watch = draft.scratch.watch
+    if watch and (heard := watch.hear(signals, draft.now)) is not watch:
+        draft.set(watch=heard)
+
+
+def _watch(draft: Draft, watch: Watch) -> None:
+    """A question that nobody answered is denied; an agent that is silent, or goes on for ever, is ended (T8, H40)."""
+    limits = draft.scratch.limits
+    for request in watch.unanswered(limits, draft.state.requests, draft.now):
+        draft.write(e.PermissionResolved(watch.turn, request, e.Resolution.expired))
+        _tell_answer(draft, request, Verdict.deny)
+        watch = draft.scratch.watch or watch
+    if reason := watch.overdue(limits, draft.state.requests, draft.now):
+        draft.set(phase=Phase.stopping, watch=None)
+        draft.effects.append(KillAgent(s.TurnEnded(watch.turn, e.Outcome.failed, reason)))
 
 
 def _free(draft: Draft) -> bool:
@@ -373,19 +469,31 @@ def _free(draft: Draft) -> bool:
 
 def _dispatch(draft: Draft) -> None:
     """The first that waits becomes the next Turn; a closed provider is opened for it."""
+    if draft.state.turn is None and draft.scratch.phase in (Phase.idle, Phase.closed):
+        if draft.state.archiving and draft.state.label is not e.Label.archived:
+            _close(draft, e.Label.archived)
+        elif draft.scratch.restarting:
+            draft.set(restarting=False)
+            _open(draft, draft.scratch.fresh)
     if _free(draft) and draft.state.queue:
         _start(draft, draft.state.queue[0].inputs)
     elif draft.scratch.phase is Phase.closed and (draft.scratch.held or draft.state.queue):
-        draft.set(phase=Phase.opening)
-        draft.write(e.ConversationOpening(draft.scratch.engine, draft.state.native_id))
-        draft.effects.append(OpenConversation(draft.state.native_id))
+        _open(draft, draft.scratch.fresh)
+
+
+def _open(draft: Draft, fresh: e.Fresh | None) -> None:
+    """Resume what there is, or begin anew for that reason: once, since what has begun is what is resumed later (S8)."""
+    native_id = None if fresh else draft.state.native_id
+    draft.set(phase=Phase.opening, fresh=None)
+    draft.write(e.ConversationOpening(draft.scratch.engine, native_id, fresh))
+    draft.effects.append(OpenConversation(native_id))
 
 
 def _start(draft: Draft, inputs: tuple[Input, ...]) -> None:
     turn = TurnId(draft.state.last_turn + 1)
     senders = tuple(dict.fromkeys(i.sender for i in inputs))
-    note = cancellation_note(draft.state.cancelled)
+    note, due = cancellation_note(draft.state.cancelled), draft.state.handoff
     rights, engine = inputs[0].authorization, draft.scratch.engine
     draft.write(e.TurnStarted(turn, _ids(inputs), e.Cause.input, rights, senders, engine))
-    draft.set(phase=Phase.turn)
-    draft.effects.append(StartTurn(turn, inputs, note))
+    draft.set(phase=Phase.turn, watch=Watch(turn, draft.now, draft.now))
+    draft.effects.append(StartTurn(turn, inputs, note, due))

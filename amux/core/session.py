@@ -9,7 +9,7 @@ from typing import assert_never
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
-from amux.core.inputs import Authorization, Input
+from amux.core.inputs import Action, Authorization, Input
 
 NO_TURN = TurnId(0)
 NO_OWNER = Epoch(0)
@@ -58,6 +58,8 @@ class State:
     conversation: Conversation | None = None
     native_id: str | None = None  # the resume handle; outlives the conversation
     cancelled: tuple[Input, ...] = ()  # for the note that opens the next Turn (I6)
+    handoff: e.Fresh | None = None  # the conversation began anew, and no Turn has been seen to tell the agent (S8)
+    archiving: bool = False  # it takes nothing any more (A8)
     noted: int = 0  # how many of them the running Turn's note names, until its provider is seen to hold it (H47)
 
     @property
@@ -70,7 +72,7 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
     """The state after one fact. Never raises and never judges: what is written has happened."""
     match event:
         case e.Item() | e.Delta():
-            return _noted(state, event.turn) if state.noted else state
+            return _noted(state, event.turn) if state.noted or state.handoff else state
         case e.InputAccepted(said):
             return replace(state, arriving=(*state.arriving, said))
         case e.TurnStarted():
@@ -101,9 +103,13 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
             return replace(state, epoch=epoch, conversation=None)
         case e.ConversationOpened(native_id, can):
             return replace(state, native_id=native_id, conversation=Conversation(native_id, can))
-        case e.ConversationOpening():
+        case e.ConversationOpening(_, _, None):
             return replace(state, conversation=None)
-        case e.ControlRefused() | e.NativeTurnQuarantined():
+        case e.ConversationOpening(_, _, fresh):
+            return replace(state, conversation=None, native_id=None, handoff=fresh)
+        case e.ActionRequested(Action.archive):
+            return replace(state, archiving=True)
+        case e.ControlRefused() | e.NativeTurnQuarantined() | e.ActionRequested() | e.ConversationFailed():
             return state
         case _:
             assert_never(event)
@@ -148,10 +154,10 @@ def _cancelled(state: State, ids: tuple[InputId, ...]) -> State:
 
 
 def _noted(state: State, turn: TurnId) -> State:
-    """Its note is known to be read; what was cancelled since stands in the next one."""
+    """Its note and handoff are known to be read; what was cancelled since stands in the next note."""
     if state.turn is None or state.turn.id != turn:
         return state
-    return replace(state, cancelled=state.cancelled[state.noted :], noted=0)
+    return replace(state, cancelled=state.cancelled[state.noted :], noted=0, handoff=None)
 
 
 def _taken(state: State, ids: tuple[InputId, ...], **changes: object) -> tuple[tuple[Input, ...], State]:

@@ -32,6 +32,13 @@ class DeltaSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Stirred:
+    """The agent gave a sign of life that shows nothing: it is not silent (T8)."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionAsked:
     """The agent waits for a person."""
 
@@ -77,7 +84,9 @@ class Died:
     ended: TurnEnded | None = None
 
 
-ProviderEvent = ItemSeen | DeltaSeen | PermissionAsked | TurnEnded | ForeignTurnBegan | ForeignTurnEnded | Died
+ProviderEvent = (
+    ItemSeen | DeltaSeen | Stirred | PermissionAsked | TurnEnded | ForeignTurnBegan | ForeignTurnEnded | Died
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,11 @@ class OpenFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryGone:
+    """The agent no longer has the conversation that was to be resumed; nothing was opened."""
+
+
+@dataclass(frozen=True, slots=True)
 class Steered:
     """A steer came out, one way or the other."""
 
@@ -138,4 +152,6 @@ class Tick:
     """Time has passed; look at what is due."""
 
 
-Signal = ProviderEvent | Opened | Heard | ConversationReady | OpenFailed | Steered | Stopped | Rested | Tick
+Signal = (
+    ProviderEvent | Opened | Heard | ConversationReady | OpenFailed | HistoryGone | Steered | Stopped | Rested | Tick
+)

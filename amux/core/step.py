@@ -4,12 +4,14 @@ Values only; the decisions are in `machine`."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 
 from amux.core import events as e
 from amux.core import signals as s
 from amux.core.ids import InputId, ItemId, RequestId, TurnId
 from amux.core.inputs import Input, Verdict
 from amux.core.session import State, apply
+from amux.core.watchdog import UNLIMITED, Limits, Watch
 
 
 class Phase(StrEnum):
@@ -47,6 +49,8 @@ class Scratch:
 
     engine: str
     window: float  # seconds of the burst window
+    limits: Limits = UNLIMITED
+    fresh: e.Fresh | None = None  # why the next opening must not resume what there is
     phase: Phase = Phase.closed
     herald: e.OwnerOpened | None = None  # goes with this owner's first append
     held: tuple[Input, ...] = ()  # said while the provider was not open: unaccepted still
@@ -54,12 +58,15 @@ class Scratch:
     streaming: Streaming | None = None
     foreign: str | None = None  # a native turn that nobody asked for runs (H55)
     ended: s.TurnEnded | None = None  # the Turn's end, while an answer to a steer is still out
+    restarting: bool = False  # as soon as nothing runs
+    watch: Watch | None = None  # over the running Turn's agent, until it is being stopped
 
-    def due(self) -> float | None:
+    def due(self, state: State) -> float | None:
         """When the owner must look again by itself, in monotonic seconds."""
-        return min(
-            (x for x in (self.burst and self.burst.closes, self.streaming and self.streaming.due) if x), default=None
-        )
+        dues = [x for x in (self.burst and self.burst.closes, self.streaming and self.streaming.due) if x]
+        if self.watch:
+            dues += [x for x in [self.watch.due(self.limits, state.requests)] if x < inf]
+        return min(dues, default=None)
 
     def at_rest(self, state: State) -> bool:
         """Whether nothing is left to do, so that the owner may let go."""
@@ -76,11 +83,12 @@ class OpenConversation:
 
 @dataclass(frozen=True, slots=True)
 class StartTurn:
-    """Hand these inputs out as that Turn; `note` goes before them."""
+    """Hand these inputs out as that Turn; `note` goes before them, and before it a handoff where one is due."""
 
     turn: TurnId
     inputs: tuple[Input, ...]
     note: str
+    handoff: e.Fresh | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,19 @@ class AnswerRequest:
     verdict: Verdict
 
 
-Effect = OpenConversation | StartTurn | SteerTurn | InterruptTurn | AnswerRequest
+@dataclass(frozen=True, slots=True)
+class CloseConversation:
+    """End the agent so that it can be taken up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillAgent:
+    """End the agent's process tree; its Turn `ended` so."""
+
+    ended: s.TurnEnded
+
+
+Effect = OpenConversation | StartTurn | SteerTurn | InterruptTurn | AnswerRequest | CloseConversation | KillAgent
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class Board:
         gone = [i for i in turn.joined if i.id in ids] if turn else []
         gone += self._take(tuple(i for i in ids if i not in {g.id for g in gone}))
         self._show(seq, at, tuple(gone), Fate.cancelled, reason=reason)
-        if turn:
+        if turn and reason is e.CancelReason.interrupted:
             turn.cancelled += gone
 
     def _ask(self, seq: Seq, at: float, event: e.PermissionRequested) -> None:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amux.core.events import FailReason, ItemStatus, Outcome, QueueReason, Resolution
+from amux.core import watchdog
+from amux.core.events import CancelReason, FailReason, ItemStatus, Outcome, QueueReason, Resolution, TurnFinished
 from amux.core.inputs import Input, Verdict
 from amux.core.view import AskView, Fate, ReceiptView, TurnView
 from amux.feishu.escape import CONTROL, bare, code, literal, markdown
@@ -93,13 +94,17 @@ def _news(view: TurnView) -> list[Element]:
         case Outcome.interrupted:
             return [md(_by("interrupted", view.stopped_by)), *_cancelled(view)]
         case Outcome.failed:
-            cause = view.finished.detail or view.finished.reason
-            return [md(_failed(view, literal(_short(cause, MAX_CAUSE)))), small(say("failed_line"))]
+            return [md(_failed(view, view.finished)), small(say("failed_line"))]
         case Outcome.lost:
             return [md(say("lost")), small(say("lost_line"))]
 
 
-def _failed(view: TurnView, cause: str) -> Text:
+def _failed(view: TurnView, end: TurnFinished) -> Text:
+    if end.reason == watchdog.SILENT:
+        return say("watchdog", agent=_agent(view))
+    if end.reason == watchdog.TOO_LONG:
+        return say("turn_limit")
+    cause = literal(_short(end.detail or end.reason, MAX_CAUSE))
     return say("failed", agent=_agent(view), cause=cause) if cause else say("failed_unsaid", agent=_agent(view))
 
 
@@ -187,6 +192,8 @@ def _told(view: ReceiptView) -> tuple[Text, Text | None]:
             return say("receipt_joined", turn=turn), say("receipt_joined_line")
         case Fate.started:
             return say("receipt_started", time=lasting(view.now - view.since), turn=turn), None
+        case Fate.cancelled if view.reason is CancelReason.archived:
+            return say("receipt_archived"), None
         case Fate.cancelled:
             return say("receipt_cancelled"), None
         case Fate.failed if view.reason is FailReason.uncertain:
@@ -234,6 +241,8 @@ def _ask(view: AskView, nonce: str) -> Mapping[str, object]:
 
 
 def _closed(view: AskView) -> tuple[Text, Look]:
+    if view.how is Resolution.expired:
+        return say("ask_expired"), ("default", "tag_denied", "neutral")
     if view.how is not Resolution.answered or view.verdict is None:
         return say("ask_closed", turn=view.turn), ("default", "tag_closed", "neutral")
     tag = "tag_denied" if view.verdict is Verdict.deny else "tag_allowed"

@@ -26,7 +26,7 @@ from amux.providers.claude_control import Control
 from amux.providers.claude_live import Live
 from amux.providers.claude_told import Told
 from amux.providers.claude_turn import Patience, Said, Turn
-from amux.providers.life import Life, fell_silent, unless_dead, within
+from amux.providers.life import Life, unless_dead, within
 from amux.providers.pipes import Line
 from amux.providers.process import Process
 from amux.providers.unanswered import Rejected
@@ -75,7 +75,6 @@ class Dialogue:
         self._before = strays.below(self._process)
         if await self._held(current, prompt):
             self._used()
-            self._life.beside(self._watch(current))
         elif not current.over.is_set():  # one that was stopped before it began has told its end
             self.told.turn = None
             current.close()
@@ -180,12 +179,3 @@ class Dialogue:
 
     def refuse(self, number: str, subtype: str) -> None:
         self._life.beside(self.control.refuse(number, subtype))
-
-    async def _watch(self, turn: Turn) -> None:
-        """End a Turn that can no longer end by itself; a running tool and an open question are no silence (T8)."""
-        if await fell_silent(turn.over, seconds=self._patience.silence, heard=lambda: self._heard(turn)):
-            turn.silent = True
-            await self.interrupt(turn.id)
-
-    def _heard(self, turn: Turn) -> float | None:
-        return None if turn.live.working or self.told.requests else self.told.heard

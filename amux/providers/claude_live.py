@@ -9,8 +9,6 @@ from amux.extensions import DeltaSeen, ItemId, ItemSeen, ItemStatus, ItemType, O
 from amux.providers import claude_items
 from amux.providers.pipes import Line
 
-STEPS = (ItemType.tool, ItemType.file)
-
 
 @dataclass(slots=True, eq=False)
 class Live:
@@ -20,11 +18,6 @@ class Live:
     failure: tuple[str, str] = ("", "")
     _message: str = ""
     _open: dict[ItemId, ItemSeen] = field(default_factory=dict)
-
-    @property
-    def working(self) -> bool:
-        """Whether a tool runs: that is no silence (T8)."""
-        return any(item.type in STEPS for item in self._open.values())
 
     def take(self, frame: Line) -> list[ProviderEvent]:
         """What one frame shows, in its order. Raises KeyError, TypeError or AttributeError for one of another shape."""

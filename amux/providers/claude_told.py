@@ -38,21 +38,19 @@ class Hands(Protocol):
 
 
 class Told:
-    """What is known of a conversation. `turn` is the one that is open; `heard` is when something last came,
-    in seconds of the event loop; `hide` takes secrets out of a text for people."""
+    """What is known of a conversation. `turn` is the one that is open; `hide` takes secrets out of a text for people."""
 
     def __init__(self, hands: Hands, audience: Audience, *, hide: Callable[[str], str]) -> None:
         self.turn: Turn | None = None
         self.foreign_over = asyncio.Event()
         self.foreign_over.set()
         self.requests: dict[RequestId, tuple[str, Line]] = {}
-        self.heard = 0.0
         self._hands, self._hide = hands, hide
         self._foreign = ""  # the native turn that nobody asked for and that runs now
-        self._tell = audience.tell
+        self._tell, self._stir = audience.tell, audience.stir
 
     def begin(self, turn: Turn) -> None:
-        self.turn, self.heard = turn, asyncio.get_running_loop().time()
+        self.turn = turn
 
     def lose(self, how: str) -> None:
         """The process is gone, and nothing more comes."""
@@ -65,7 +63,8 @@ class Told:
 
     def frame(self, frame: Line) -> None:
         """One frame that is neither a question nor an answer. One of a shape that nobody knows is passed over."""
-        self.heard = asyncio.get_running_loop().time()
+        if self.turn:
+            self._stir(self.turn.id)
         try:
             self._understand(frame)
         except UNREADABLE as error:
@@ -150,7 +149,6 @@ class Told:
 
     def asked(self, number: str, about: Line) -> None:
         """A question of Claude's: for a person, where it is the open Turn's; else answered here (G7)."""
-        self.heard = asyncio.get_running_loop().time()
         current = self.turn
         match about.get("subtype"):
             case "can_use_tool" if current and current.running and not current.stopping:
@@ -169,8 +167,6 @@ class Told:
 def _how(turn: Turn) -> tuple[Outcome, str, str]:
     """The outcome of a whole Turn: of its last native turn, and whether somebody had asked for that end."""
     outcome, reason = turn.ended or (Outcome.interrupted, "")
-    if turn.silent:
-        return Outcome.failed, "silent", "No sign of life came from the model for too long."
     if outcome is Outcome.interrupted and not turn.stopping:
         return Outcome.failed, "aborted", "Claude ended this by itself."
     if outcome is Outcome.failed:

@@ -13,15 +13,14 @@ from amux.providers.claude_live import Live
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long Claude may take, in seconds: to open, to answer, to acknowledge an input, to begin a prompt, to be quiet
-    after an interrupt, and to show no sign of life in a Turn without a tool or a question (T8)."""
+    """How long Claude may take, in seconds: to open, to answer, to acknowledge an input, to begin a prompt, and to be quiet
+    after an interrupt."""
 
     opening: float = 30.0
     answer: float = 10.0
     receipt: float = 5.0
     commit: float = 60.0
     stop: float = 10.0
-    silence: float = 900.0
 
 
 PATIENCE = Patience()
@@ -60,7 +59,6 @@ class Turn:
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     running: bool = False
     stopping: bool = False
-    silent: bool = False
     ended: tuple[Outcome, str] | None = None
     spent: Usage | None = None
     said: dict[str, Said] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from amux.providers.audience import Audience
 from amux.providers.codex_told import Told
 from amux.providers.codex_turn import Patience, Turn
 from amux.providers.jsonrpc import CallId, Peer
-from amux.providers.life import Life, fell_silent, unless_dead, within
+from amux.providers.life import Life, unless_dead, within
 from amux.providers.pipes import Line
 from amux.providers.process import Process
 from amux.providers.unanswered import Rejected
@@ -87,7 +87,6 @@ class Thread:
             raise
         finally:
             self._told.acknowledge(current, native)
-        self._life.beside(self._watch(current))
         await self._until_held(held)
 
     async def _until_held(self, held: asyncio.Future[bool]) -> None:
@@ -175,15 +174,6 @@ class Thread:
         """Let Codex continue nothing by itself. Also before the thread is loaded; without a goal it does nothing."""
         with suppress(Rejected):
             await self._ask("thread/goal/set", status="paused")
-
-    async def _watch(self, turn: Turn) -> None:
-        """End a Turn that can no longer end by itself; a running tool and an open question are no silence (T8)."""
-        if await fell_silent(turn.over, seconds=self._patience.silence, heard=lambda: self._heard(turn)):
-            turn.silent = True
-            await self.interrupt(turn.id)
-
-    def _heard(self, turn: Turn) -> float | None:
-        return None if turn.working or self._told.asking else self._told.heard
 
     async def _ask(self, method: str, **params: object) -> Line:
         about = {"threadId": self.native_id, **params}

@@ -59,17 +59,11 @@ class Told:
         self.turn: Turn | None = None
         self.foreign: dict[str, asyncio.Event] = {}  # set when it is over
         self.total: codex_items.Totals | None = None
-        self.heard = 0.0  # when something was last told, in the event loop's time
         self._hands = hands
-        self._tell = audience.tell
+        self._tell, self._stir = audience.tell, audience.stir
         self._turns: dict[str, Turn] = {}
         self._early: list[Callable[[], None]] = []
         self._requests: dict[RequestId, CallId] = {}
-
-    @property
-    def asking(self) -> bool:
-        """Whether a question waits for a person."""
-        return bool(self._requests)
 
     def take(self, request: RequestId) -> CallId | None:
         """Codex's own number of an open question, which is open no more."""
@@ -78,7 +72,6 @@ class Told:
     def begin(self, turn: Turn) -> None:
         """That one is about to be started."""
         self.turn = turn
-        self.heard = asyncio.get_running_loop().time()
 
     def acknowledge(self, turn: Turn, native: str | None) -> None:
         """Its start came out: what was told meanwhile has its Turn now, or never will have one."""
@@ -105,7 +98,8 @@ class Told:
         """One notice. What cannot be read is passed over, and logged by name."""
         if params.get("threadId", self.native_id) != self.native_id:
             return
-        self.heard = asyncio.get_running_loop().time()
+        if self.turn:
+            self._stir(self.turn.id)
         try:
             self._understand(method, params)
         except UNREADABLE as error:
@@ -157,8 +151,6 @@ class Told:
     def _end(self, turn: Turn, native: Line) -> None:
         outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)
         reason, detail = codex_items.failure(native.get("error"))
-        if turn.silent:
-            outcome, reason, detail = Outcome.failed, "silent", "The model showed no sign of life for too long."
         for item in turn.end(outcome):
             self._tell(item)
         self.turn = None

@@ -11,14 +11,13 @@ from amux.providers.codex_items import Totals
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long Codex may take, in seconds: to open, to answer, to show that it holds an input, to be quiet after an
-    interrupt, and to show no sign of life in a Turn without a tool or a question (T8)."""
+    """How long Codex may take, in seconds: to open, to answer, to show that it holds an input, and to be quiet after an
+    interrupt."""
 
     opening: float = 60.0
     answer: float = 30.0
     commit: float = 120.0
     stop: float = 5.0
-    silence: float = 900.0
 
 
 PATIENCE = Patience()
@@ -31,16 +30,10 @@ class Turn:
     id: TurnId
     native: asyncio.Future[str | None]
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    silent: bool = False
     before: Totals | None = None
     spent: Totals | None = None
     _open: dict[ItemId, ItemSeen] = field(default_factory=dict)
     _told: dict[InputId, asyncio.Future[bool]] = field(default_factory=dict)
-
-    @property
-    def working(self) -> bool:
-        """Whether a tool runs: that is no silence (T8)."""
-        return any(item.type in (ItemType.tool, ItemType.file) for item in self._open.values())
 
     def tell(self, said: InputId) -> asyncio.Future[bool]:
         """Register what is about to be sent. It comes out True when the thread holds it, False when the Turn ended

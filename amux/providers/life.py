@@ -66,16 +66,3 @@ async def within(event: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await event.wait()
     return event.is_set()
-
-
-async def fell_silent(over: asyncio.Event, *, seconds: float, heard: Callable[[], float | None]) -> bool:
-    """Whether so many seconds pass without a sign of life before it is over (T8). `heard` says when the last one came,
-    in the event loop's time; None while there need be none."""
-    clock = asyncio.get_running_loop().time
-    while not over.is_set():
-        last = heard()
-        left = seconds if last is None else last + seconds - clock()
-        if left <= 0:
-            return True
-        await within(over, left)
-    return False

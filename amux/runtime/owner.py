@@ -6,19 +6,22 @@ memory may go at any instant: what counts is in the journal and in the Timeline.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from amux.core import machine
 from amux.core import signals as s
+from amux.core.context import HANDOFF_EVENTS
 from amux.core.errors import Stale, Unavailable
-from amux.core.events import InputAccepted, Label, Outcome, TurnFinished, TurnStarted
-from amux.core.ids import InputId, SessionKey, SessionRef
+from amux.core.events import ConversationOpening, Event, InputAccepted, Label, Outcome, TurnFinished, TurnStarted
+from amux.core.ids import InputId, Seq, SessionKey, SessionRef
 from amux.core.inputs import Input, Said
+from amux.core.launch import Installed, Profile, Record, Unlaunchable, resolve
 from amux.core.session import State
 from amux.core.step import Phase, Scratch, Step
+from amux.core.watchdog import UNLIMITED, Limits
 from amux.extensions import Provider
 from amux.ports import (
     Append,
@@ -36,7 +39,7 @@ from amux.ports import (
 from amux.runtime import failpoints
 from amux.runtime.keeper import Keeper, Tenure
 from amux.runtime.mailbox import Mailbox
-from amux.runtime.perform import Performer
+from amux.runtime.perform import Agent, Performer
 
 log = structlog.stdlib.get_logger()
 TRIM_ENTRIES = 512
@@ -51,6 +54,7 @@ class Pace:
     lease: float
     linger: float  # how long it keeps an idle agent
     window: float  # of a burst
+    limits: Limits = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,15 @@ class Runtime:
     clock: Clock
     keeper: Keeper
     providers: Mapping[str, Provider]
+    engine: str  # the distribution's default launch runtime (S6)
+    profiles: Mapping[str, Profile]
     home: Callable[[SessionRef], str]
     opening: asyncio.Semaphore  # few agents start at once: a start is a fork, and renewals must not wait behind fifty
+
+    @property
+    def installed(self) -> Installed:
+        """What there is today."""
+        return Installed(frozenset(self.providers), self.engine, self.profiles)
 
 
 async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], None]) -> None:
@@ -132,15 +143,22 @@ class Owner:
     scratch: Scratch = field(init=False)
     fence: Fence = field(init=False)
     _hands: Performer = field(init=False)
+    _record: Record | None = field(init=False)  # an identity that is not in the row yet
 
     def __post_init__(self) -> None:
         opened, rt = self.opened, self.rt
-        launch = opened.session.launch
+        session, home = opened.session, rt.home(opened.session.ref)
+        runs = resolve(session.record, session.saved, rt.installed)
         self.state, self.fence = opened.state, opened.fence
         self._looked = rt.clock.monotonic()  # the journal came with the opening
-        self.scratch = Scratch(launch.engine, rt.pace.window)
-        provider, home = rt.providers.get(launch.engine), rt.home(opened.session.ref)
-        self._hands = Performer(opened.session.ref, launch, home, provider, self.tenure, rt.opening, self._mailbox.put)
+        agent: Agent | Unlaunchable
+        if isinstance(runs, Unlaunchable):
+            agent, fresh, record = runs, None, session.record
+        else:
+            agent, fresh, record = Agent(rt.providers[runs.engine], runs.launch), runs.fresh, runs.record
+        self._record = record if record != session.record else None
+        self.scratch = Scratch(runs.engine, rt.pace.window, rt.pace.limits, fresh)
+        self._hands = Performer(session.ref, agent, home, self.tenure, rt.opening, self._mailbox.put, self._history)
         self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
         self.tenure.look = self._look_again
 
@@ -168,14 +186,22 @@ class Owner:
         if step.events:
             failpoints.hit("before_append")
             shown = any(_in_feishu(event) for event in step.events if isinstance(event, InputAccepted | TurnStarted))
-            append = Append(step.events, step.state, step.accepts, shown)
+            # with the opening and not before it: what is recorded without it would resume what it must not (S8)
+            record = self._record if any(isinstance(event, ConversationOpening) for event in step.events) else None
+            append = Append(step.events, step.state, step.accepts, shown, record)
             self.fence = await self.rt.timeline.append(self.session, self.fence, append)
+            self._record = None if record else self._record
             await self._after_append(step, shown)
         self.state, self.scratch = step.state, step.scratch
         if step.effects:
             await self._may_act()
         for effect in step.effects:
             self._hands.perform(effect)
+
+    async def _history(self) -> Sequence[Event]:
+        """The newest part of the Timeline. Raises Unavailable."""
+        after = Seq(max(0, self.fence.head - HANDOFF_EVENTS))
+        return [r.event for r in await self.rt.timeline.read(self.session, after, limit=HANDOFF_EVENTS)]
 
     async def _may_act(self) -> None:
         """Act under a Lease that is confirmed now; on a busy machine the last renewal may be just too old."""
@@ -208,7 +234,7 @@ class Owner:
 
     def _patience(self) -> float:
         now = self.rt.clock.monotonic()
-        waits = [self.scratch.due()]
+        waits = [self.scratch.due(self.state)]
         if self.idle_since is not None:
             waits.append(max(self.idle_since + self.rt.pace.linger, self._stays))
         return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)

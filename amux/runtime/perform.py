@@ -4,7 +4,7 @@ A provider is an edge, plug-ins included: whatever it raises becomes one of the 
 that a fault of an agent ends a Turn and never an owner. What may have happened is told, never repeated (I5)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -13,10 +13,11 @@ import structlog
 
 from amux.core import signals as s
 from amux.core import step as m
+from amux.core.context import handoff
 from amux.core.errors import Refused, Stale, Unavailable
-from amux.core.events import FailReason, Outcome
+from amux.core.events import Event, FailReason, Outcome
 from amux.core.ids import SessionRef
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import LaunchSnapshot, Unlaunchable
 from amux.extensions import Conversation, Extend, Opening, Prompt, Provider
 from amux.runtime import failpoints
 from amux.runtime.keeper import Tenure
@@ -43,19 +44,29 @@ async def _through(door: asyncio.Semaphore) -> AsyncIterator[None]:
             door.release()
 
 
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What a Session runs on, and how."""
+
+    provider: Provider
+    launch: LaunchSnapshot
+
+
 @dataclass(slots=True)
 class Performer:
-    """One owner's hands. `tell` takes each answer; `home` is the Session's own folder."""
+    """One owner's hands. `tell` takes each answer; `home` is the Session's own folder; `history` reads what a handoff is
+    made of, and may raise Unavailable."""
 
     session: SessionRef
-    launch: LaunchSnapshot
+    agent: Agent | Unlaunchable
     home: str
-    provider: Provider | None
     tenure: Tenure
     opening: asyncio.Semaphore
     tell: Callable[[s.Signal], None]
+    history: Callable[[], Awaitable[Sequence[Event]]]
     _conversation: Conversation | None = None
     _generation: int = 0
+    _hanging_up: asyncio.Lock = field(default_factory=asyncio.Lock)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)  # asyncio alone lets them be collected
 
     def perform(self, effect: m.Effect) -> None:
@@ -84,34 +95,38 @@ class Performer:
                 await self._interrupt(effect)
             case m.AnswerRequest():
                 await self._answer(effect)
+            case m.CloseConversation():
+                await self.hang_up()
+            case m.KillAgent(ended):
+                await self._end(ended)
             case _:
                 assert_never(effect)
 
     async def _open(self, native_id: str | None) -> None:
         await self.hang_up()
-        self._generation += 1
-        if self.provider is None:
-            missing = f"This Session runs on {self.launch.engine}, which {self.session.target} does not have."
-            self.tell(s.OpenFailed(FailReason.engine_unavailable, missing))
+        async with self._hanging_up:  # by another hand
+            self._generation += 1
+        if isinstance(self.agent, Unlaunchable):
+            self.tell(s.OpenFailed(self.agent.reason, self.agent.detail))
             return
+        launch = self.agent.launch
         try:
             async with _through(self.opening), asyncio.timeout(OPEN_LIMIT):
                 deadline = self.tenure.deadline
-                opening = Opening(self.session, self.launch, self.home, deadline, native_id, self._guarded)
-                conversation = await self.provider.open(opening, self._emitter(self._generation))
+                opening = Opening(self.session, launch, self.home, deadline, native_id, self._guarded)
+                conversation = await self.agent.provider.open(opening, self._emitter(self._generation))
         except Unavailable as why:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))
         except Refused as why:
-            self.tell(s.OpenFailed(FailReason.open_failed, str(why)))
+            gone = why.key == "no_history" and native_id
+            self.tell(s.HistoryGone() if gone else s.OpenFailed(FailReason.open_failed, str(why)))
         except Stale:  # no fault of the agent: what waits is the next owner's
             self.tenure.lost()
         except TimeoutError:
-            self.tell(s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} did not start in {OPEN_LIMIT:g} s."))
+            self.tell(s.OpenFailed(FailReason.open_failed, f"{launch.engine} did not start in {OPEN_LIMIT:g} s."))
         except Exception:
             log.exception("provider_fault", act="open")
-            self.tell(
-                s.OpenFailed(FailReason.open_failed, f"{self.launch.engine} failed to start; see the worker's log.")
-            )
+            self.tell(s.OpenFailed(FailReason.open_failed, f"{launch.engine} failed to start; see the worker's log."))
         else:
             self._conversation = conversation
             can = ("steering",) if conversation.steering else ()
@@ -127,7 +142,7 @@ class Performer:
             self.tell(s.Died("The agent was gone before the Turn began."))
             return
         try:
-            await conversation.start_turn(effect.turn, Prompt(effect.inputs, effect.note))
+            await conversation.start_turn(effect.turn, Prompt(effect.inputs, await self._note(effect)))
         except Refused as why:
             self.tell(s.TurnEnded(effect.turn, Outcome.failed, why.key, str(why)))
         except Unavailable as why:
@@ -138,6 +153,11 @@ class Performer:
             await self._kill(conversation, why)
         else:
             failpoints.hit("after_start")
+
+    async def _note(self, effect: m.StartTurn) -> str:
+        """All that amux itself says to the agent with this Turn. Raises Unavailable."""
+        told = handoff(await self.history(), effect.handoff, before=effect.turn) if effect.handoff else ""
+        return "\n\n".join(filter(None, (told, effect.note)))
 
     async def _steer(self, effect: m.SteerTurn) -> None:
         ids = tuple(i.id for i in effect.inputs)
@@ -161,7 +181,8 @@ class Performer:
                     await conversation.interrupt(effect.turn)
             except Exception as why:  # noqa: BLE001 - it did not stop by itself, whatever the reason
                 await self._kill(conversation, why)
-        self.tell(s.Stopped(effect.turn))
+        async with self._hanging_up:  # by another hand: what tells of its death comes before the stop is quiet
+            self.tell(s.Stopped(effect.turn))
 
     async def _answer(self, effect: m.AnswerRequest) -> None:
         """An agent that cannot hear the answer would wait for ever."""
@@ -171,6 +192,13 @@ class Performer:
                     await conversation.answer(effect.request, effect.verdict)
             except Exception as why:  # noqa: BLE001 - a plug-in's fault, or its silence
                 await self._kill(conversation, why)
+
+    async def _end(self, ended: s.TurnEnded) -> None:
+        """Its time is over. One that is gone already has told so."""
+        if conversation := self._conversation:
+            await self._kill(conversation, TimeoutError(ended.reason), ended)
+        else:
+            self.tell(ended)
 
     async def _kill(self, conversation: Conversation, why: Exception, ended: s.TurnEnded | None = None) -> None:
         """Nobody knows what that agent is doing: end it, so that its Turn can end. A later one is left alone. How its Turn
@@ -188,10 +216,11 @@ class Performer:
         if conversation:
             self._generation += 1
             self.tenure.extend = lambda _deadline: None
-            try:
-                await conversation.close()
-            except Exception:
-                log.exception("provider_fault", act="close")
+            async with self._hanging_up:
+                try:
+                    await conversation.close()
+                except Exception:
+                    log.exception("provider_fault", act="close")
 
     def _guarded(self, extend: Extend) -> None:
         """From now on each renewal keeps the agent alive, be it open yet or not (H3)."""

@@ -15,8 +15,8 @@ def row(session: Session) -> dict[str, object]:
         "turn": session.open_turn,
         "seq": session.head,
         "owner": session.owner,
-        "engine": session.launch.engine,
-        "workspace": session.launch.workspace,
+        "engine": session.identity.engine,
+        "workspace": session.saved.workspace,
         "title": session.title,
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Protocol
+from typing import LiteralString, Protocol
 
 import structlog
 
@@ -25,7 +25,7 @@ LANES = 2  # statements under way at once; a Session keeps to its own lane
 CHECKPOINT_EVERY = 1_000  # events
 
 # `coalesce` keeps the planner from reading the whole backlog by the index of unaccepted inputs.
-APPEND = """
+_UNTIL_IDENTITY: LiteralString = """
 with r as (select * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::int[], %s::int[], %s::text[],
                                 %s::bigint[], %s::bigint[], %s::text[], %s::bool[], string_to_array(%s, E'\\x1e', ''))
            r(sid, epoch, token, head, n, k, label, open_turn, open_seq, native_id, shown, checkpoint)),
@@ -34,7 +34,8 @@ with r as (select * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigi
        join inputs i on i.input_id = u.id and i.session = u.sid and coalesce(i.accepted_seq, 0) = 0 group by u.sid),
  ok as (select r.* from r left join c on c.sid = r.sid where r.k = coalesce(c.k, 0) order by r.sid),
  f as (update sessions s set head_seq = s.head_seq + ok.n, label = ok.label, native_id = ok.native_id,
-         open_turn = ok.open_turn,
+         open_turn = ok.open_turn,"""
+_FROM_IDENTITY: LiteralString = """
          open_seq = case when ok.open_turn is null then null else coalesce(ok.open_seq, s.open_seq) end
        from ok where s.key = ok.sid and s.epoch = ok.epoch and s.token = ok.token and s.head_seq = ok.head
        returning s.key, s.head_seq, ok.checkpoint, ok.shown),
@@ -48,6 +49,12 @@ with r as (select * from unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigi
        join unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::smallint[], string_to_array(%s, E'\\x1e'))
          e(sid, seq, turn, kind, v, payload) on e.sid = f.key)
 select key, date_part('epoch', now()) from f"""
+APPEND: LiteralString = _UNTIL_IDENTITY + _FROM_IDENTITY
+# Once in a Session's life at most, so it has a statement of its own and the hot one stays as it is.
+APPEND_IDENTITY: LiteralString = (
+    _UNTIL_IDENTITY + " profile = coalesce(s.profile, %s), engine = coalesce(s.engine, %s)," + _FROM_IDENTITY
+)
+BEFORE_IDENTITY = 15  # parameters
 
 WRITTEN = """
 select t.kind, t.payload, date_part('epoch', t.at) from sessions s join timeline t on t.session = s.key
@@ -115,6 +122,8 @@ class Appender:
         except (TypeError, ValueError, KeyError) as fault:
             raise Broken(f"session {session} cannot write: {named(fault)}") from None
         attempt: Callable[[Write], Awaitable[Outcome]] = self._lanes[session % LANES].ask
+        if step.record:
+            attempt = self._by_itself
         backoff: Backoff | None = None
         while isinstance(outcome := await attempt(write), Snag):
             backoff = backoff or Backoff(self._patience)
@@ -139,7 +148,7 @@ class Appender:
     async def _by_itself(self, write: Write) -> Outcome:
         try:
             async with self._alone:
-                rows = await self._postgres.run(APPEND, _parameters([write]))
+                rows = await self._postgres.run(*_alone(write))
         except Exception as fault:  # noqa: BLE001 - judged, and told
             if judge(fault) is Failure.fault:
                 log.error("append_broken", session=write.session, why=named(fault), kinds=list(write.events.kinds))
@@ -172,6 +181,15 @@ def _prepared(session: SessionKey, fence: Fence, step: Append) -> Write:
         starts = (seq for seq, event in enumerate(step.events, head + 1) if isinstance(event, TurnStarted))
         open_seq = max(starts)  # the running Turn is the one that started last
     return Write(session, fence, step, events, checkpoint, open_seq)
+
+
+def _alone(write: Write) -> tuple[LiteralString, tuple[object, ...]]:
+    """The statement for one Session, with its parameters."""
+    parameters, record = _parameters([write]), write.step.record
+    if record is None:
+        return APPEND, parameters
+    identity = (record.profile, record.engine)
+    return APPEND_IDENTITY, (*parameters[:BEFORE_IDENTITY], *identity, *parameters[BEFORE_IDENTITY:])
 
 
 def _parameters(writes: list[Write]) -> tuple[object, ...]:

@@ -45,8 +45,8 @@ select i.input_id, i.session, s.target, s.id from inputs i join sessions s on s.
 where i.input_id = any(%s::text[])"""
 
 LAUNCH = """
-with s as (insert into sessions (target, id, snapshot, title) values (%(target)s, %(id)s, %(snapshot)s, %(title)s)
-           returning key),
+with s as (insert into sessions (target, id, profile, engine, snapshot, title)
+           values (%(target)s, %(id)s, %(profile)s, %(engine)s, %(snapshot)s, %(title)s) returning key),
  b as (insert into bindings (id, app, chat, topic, thread, session, since)
        select %(binding)s::bigint, %(app)s, %(chat)s, %(topic)s, %(thread)s, s.key, %(since)s::bigint from s
        where %(binding)s::bigint is not null)
@@ -215,6 +215,8 @@ def _launch_row(draft: Draft, said: Said, binding: NewBinding | None, number: in
     return {
         "target": draft.ref.target,
         "id": draft.ref.id,
+        "profile": draft.launch.profile,
+        "engine": draft.launch.engine,
         "snapshot": msgspec.json.encode(draft.launch).decode(),
         "title": codec.clean(draft.title),
         "binding": number,

@@ -8,11 +8,11 @@ import msgspec
 from amux.core.errors import Refused
 from amux.core.events import Label
 from amux.core.ids import SessionId, SessionKey, SessionRef
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import Record, Saved
 from amux.ports import Session
 from amux.stores.postgres import Postgres
 
-COLUMNS = "s.key, s.target, s.id, s.snapshot, s.label, s.head_seq, s.open_turn, s.owner, s.title"
+COLUMNS = "s.key, s.target, s.id, s.profile, s.engine, s.snapshot, s.label, s.head_seq, s.open_turn, s.owner, s.title"
 SHOWN = 8  # Sessions named in one refusal
 LAST = "\x7f"  # behind every letter of an id
 
@@ -67,6 +67,7 @@ class PostgresSessions:
 
 def session_of(row: Sequence[Any]) -> Session:
     """A row of COLUMNS."""
-    key, target, id_, snapshot, label, head, open_turn, owner, title = row
-    launch = msgspec.json.decode(snapshot, type=LaunchSnapshot)
-    return Session(key, SessionRef(target, SessionId(id_)), launch, Label(label), head, open_turn, owner, title)
+    key, target, id_, profile, engine, snapshot, label, head, open_turn, owner, title = row
+    ref, record = SessionRef(target, SessionId(id_)), Record(profile, engine)
+    saved = msgspec.json.decode(snapshot, type=Saved)
+    return Session(key, ref, record, saved, Label(label), head, open_turn, owner, title)

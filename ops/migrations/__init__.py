@@ -12,7 +12,7 @@ from amux.settings import sqlalchemy_url
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "pre_0001"  # the newest revision; a test compares it with the files
+HEAD = "pre_0002"  # the newest revision; a test compares it with the files
 LOCK = 0x616D7578  # one migration at a time, whoever starts first
 
 

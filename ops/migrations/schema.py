@@ -23,7 +23,7 @@ sessions = sa.Table(
     metadata,
     sa.Column("key", _big, sa.Identity(always=True), primary_key=True),
     *(_must(name, _text) for name in ("target", "id", "snapshot", "title", "label", "token")),
-    *(sa.Column(name, _text) for name in ("native_id", "owner")),
+    *(sa.Column(name, _text) for name in ("native_id", "owner", "profile", "engine")),
     *(_must(name, _big) for name in ("epoch", "head_seq")),
     *(sa.Column(name, _big) for name in ("open_turn", "open_seq")),
     sa.Column("held_until", _when),

@@ -4,18 +4,23 @@ import pytest
 
 from amux.core.errors import Refused
 from amux.core.events import Label
-from amux.core.launch import LaunchSnapshot
+from amux.core.inputs import Permission
+from amux.core.launch import LaunchSnapshot, Record, saved
 from amux.ports import Draft
 from tests.conformance.sides import Side
 
+LAUNCH = LaunchSnapshot("fake", "/w 长", "team/a", "m", "high", Permission.ask, 'Say "hello".\n长')
+RECORD = Record("team/a", "fake")
 
+
+@pytest.mark.rule("S1", "S9")
 async def test_a_session_is_found_by_its_beginning(side: Side) -> None:
     ref = side.ref("aa")
-    made = await side.a.inputs.launch(Draft(ref, LaunchSnapshot("fake", "/w", model="m"), "title"), side.said(), None)
+    made = await side.a.inputs.launch(Draft(ref, LAUNCH, "title"), side.said(), None)
     for prefix in (ref.id, ref.id[:-1], str(ref), f"local/{ref.id[:-2]}"):
         found = await side.b.sessions.find(prefix)
         assert (found.key, found.ref, found.title) == (made.session, ref, "title")
-        assert (found.launch, found.label) == (LaunchSnapshot("fake", "/w", model="m"), Label.created)
+        assert (found.record, found.saved, found.label) == (RECORD, saved(LAUNCH), Label.created)
 
 
 @pytest.mark.parametrize("prefix", ["", "nobody", "local/", "elsewhere/bb", "%", "_", "\\", "b'b", "x\0"])

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from amux.core import events as e
-from amux.core import machine, steering
+from amux.core import machine, steering, watchdog
 from amux.core import signals as s
 from amux.core.ids import InputId
 from amux.core.inputs import Input, Interrupt, Said
@@ -118,6 +118,10 @@ def _leave_the_steers(draft: Draft) -> None:
     return None
 
 
+def _impatient(self: watchdog.Watch, limits: watchdog.Limits, _: object) -> float:
+    return self.heard + limits.silence
+
+
 def _no_note(_: tuple[Input, ...]) -> str:
     return ""
 
@@ -145,5 +149,6 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "hears twice (H4)": lambda: instead("_hear", _hear_twice),
     "runs again when the agent dies (I5)": lambda: instead("_died", _run_again_when_it_dies),
     "leaves steers open (I5)": lambda: instead("_fail_steers", _leave_the_steers),
+    "takes a question for silence (T8)": lambda: patch.object(watchdog.Watch, "_silent_at", _impatient),
     "forgets the note (I6)": lambda: instead("cancellation_note", _no_note),
 }

@@ -16,11 +16,13 @@ from amux.core import events as e
 from amux.core import machine, step
 from amux.core import signals as s
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import Answer, Input, Interrupt, Said, Verdict
+from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Said, Verdict
 from amux.core.session import State, fold
+from amux.core.watchdog import Limits
 from tests.build import said
 
 WINDOW = 2.0
+LIMITS = Limits(silence=60, turn=200, answer=90)
 PEOPLE = ["user_a", "user_a", "user_a", "user_b", None]
 
 
@@ -36,7 +38,7 @@ class Heart(RuleBasedStateMachine):
         self.log: list[e.Event] = []
         self.journal: dict[InputId, Said] = {}
         self.accepted: set[InputId] = set()
-        self.state, self.scratch = State(), step.Scratch("scripted", WINDOW)
+        self.state, self.scratch = State(), step.Scratch("scripted", WINDOW, LIMITS)
         self.opening = self.open = self.foreign = False
         self.running: TurnId | None = None  # what the provider works on
         self.stopping: TurnId | None = None
@@ -44,6 +46,7 @@ class Heart(RuleBasedStateMachine):
         self.taken: Counter[InputId] = Counter()  # what the provider holds for good
         self.last_end: s.TurnEnded | None = None
         self.notes: dict[TurnId, str] = {}
+        self.killed: s.TurnEnded | None = None  # its death is not told yet
         self.an_owner_opens()
 
     # -- the owner's part ---------------------------------------------------------------------------------------------
@@ -65,7 +68,8 @@ class Heart(RuleBasedStateMachine):
         match effect:
             case step.OpenConversation():
                 assert not self.opening
-                self.opening, self.open, self.running = True, False, None
+                assert self.running is None, "a Turn ends before its agent is closed (A5)"
+                self.opening, self.open, self.foreign = True, False, False
             case step.StartTurn(turn, inputs, note):
                 assert self.open, "nothing starts on a closed provider"
                 assert self.running is None, "one Turn at a time (T4)"
@@ -78,12 +82,20 @@ class Heart(RuleBasedStateMachine):
                 self.taken.update(i.id for i in inputs)
             case step.InterruptTurn(turn):
                 self.stopping = turn
+            case step.CloseConversation():
+                assert self.running is None, "a Turn ends before its agent is closed (A4, A8)"
+                self.open = self.opening = self.foreign = False
+                self.stopping = None
+            case step.KillAgent(ended):
+                assert self.running == ended.turn, "no other Turn is ended (T8)"
+                assert not self.state.requests, "a question that waits is no silence (T8)"
+                self.running, self.open, self.killed = None, False, ended
             case step.AnswerRequest():
                 pass
 
     def an_owner_opens(self) -> None:
         self.epoch += 1
-        self.scratch = step.Scratch("scripted", WINDOW)
+        self.scratch = step.Scratch("scripted", WINDOW, LIMITS)
         left = tuple(said for id, said in self.journal.items() if id not in self.accepted)
         self.signal(s.Opened(Epoch(self.epoch), f"w{self.epoch}", left))
 
@@ -129,10 +141,19 @@ class Heart(RuleBasedStateMachine):
         self.now += seconds
         self.signal(s.Tick())
 
+    @precondition(lambda self: self.running)
+    @rule(seconds=st.sampled_from([40.0, 70.0]))
+    def nothing_is_heard_for_long(self, seconds: float) -> None:
+        self.time_passes(seconds)
+
     @rule(back=st.sampled_from([0, 0, 1]))
     def somebody_interrupts(self, back: int) -> None:
         turn = TurnId(self.state.last_turn - back)
         self.hear(Interrupt(InputId(f"stop_{next(self.numbers)}"), Principal("user_b"), turn if turn > 0 else None))
+
+    @rule(action=st.sampled_from([*Action, Action.restart]))
+    def somebody_manages(self, action: Action) -> None:
+        self.hear(Manage(InputId(f"act_{next(self.numbers)}"), Principal("user_b"), action))
 
     @precondition(lambda self: self.state.last_turn)
     @rule(verdict=st.sampled_from(Verdict))
@@ -214,6 +235,15 @@ class Heart(RuleBasedStateMachine):
         self.foreign = False
         self.signal(s.ForeignTurnEnded("n1"))
 
+    @precondition(lambda self: self.killed)
+    @rule()
+    def the_killed_agent_is_gone(self) -> None:
+        self.foreign = False
+        self.stopping, killed, self.killed = None, self.killed, None
+        self.signal(s.Died("watchdog", killed))
+        while self.asked:  # their calls fail, late
+            self.the_provider_answers_a_steer(s.SteerAnswer.unknown)
+
     @precondition(lambda self: self.open)
     @rule()
     def the_provider_dies(self) -> None:
@@ -227,7 +257,7 @@ class Heart(RuleBasedStateMachine):
 
     @rule()
     def the_owner_dies_and_another_opens(self) -> None:
-        self.asked, self.running, self.stopping = [], None, None
+        self.asked, self.running, self.stopping, self.killed = [], None, None, None
         self.opening = self.open = self.foreign = False
         self.an_owner_opens()
 
@@ -251,7 +281,7 @@ class Heart(RuleBasedStateMachine):
     def nothing_stays_open_that_nobody_works_on(self) -> None:
         turn = self.state.turn.id if self.state.turn else None
         if turn and turn != self.running:
-            assert self.asked or self.stopping == turn
+            assert self.asked or self.stopping == turn or self.killed
         assert {i.id for x in self.state.steering for i in x.inputs} == {i.id for x in self.asked for i in x.inputs}
         assert not self.state.requests or self.state.turn
         assert not self.state.arriving
@@ -263,8 +293,10 @@ class Heart(RuleBasedStateMachine):
                 break
         check_story(self.log)
         meant = {x.turn for x in self.journal.values() if isinstance(x, Interrupt)}
+        managed = {x.action for x in self.journal.values() if isinstance(x, Manage)}
         stopped = {x.turn for x in self.log if isinstance(x, e.InterruptRequested)}
-        assert stopped <= meant, "a late stop touches no later Turn (H39)"
+        if not managed & {Action.restart, Action.archive}:
+            assert stopped <= meant, "a late stop touches no later Turn (H39)"
         check_fates(self.log, self.journal, self.taken)
         check_notes(self.log, self.notes)
 
@@ -273,13 +305,15 @@ class Heart(RuleBasedStateMachine):
             self.the_provider_opens(True)
         elif self.asked:
             self.the_provider_answers_a_steer(s.SteerAnswer.committed)
+        elif self.killed:
+            self.the_killed_agent_is_gone()
         elif self.stopping:
             self.the_provider_stops(True)
         elif self.running:
             self.the_turn_ends(e.Outcome.completed)
         elif self.foreign:
             self.it_ends_that()
-        elif self.scratch.due() is not None:
+        elif self.scratch.due(self.state) is not None:
             self.time_passes(WINDOW)
         else:
             assert self.scratch.at_rest(self.state), "something waits and nobody works on it"
@@ -290,6 +324,7 @@ class Heart(RuleBasedStateMachine):
 def check_story(log: list[e.Event]) -> None:
     """One Turn at a time, numbered without holes, each with one end, and nothing of it after its end."""
     turn, last, interrupted, asked = None, 0, set[int](), set[str]()
+    archived = False
     for event in log:
         match event:
             case e.TurnStarted(number):
@@ -309,6 +344,12 @@ def check_story(log: list[e.Event]) -> None:
             case e.PermissionRequested(number, request):
                 assert turn == number
                 asked.add(request)
+            case e.SessionState(e.Label.sleeping | e.Label.archived as label):
+                assert turn is None, "it sleeps only at rest (A4)"
+                archived = archived or label is e.Label.archived
+                assert not (archived and label is e.Label.sleeping)
+            case e.ConversationOpening():
+                assert not archived, "nothing wakes it any more (A8)"
             case e.PermissionResolved(number, request):
                 assert turn == number
                 assert request in asked, "answered once, while it is open (H40)"

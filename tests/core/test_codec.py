@@ -10,7 +10,7 @@ import pytest
 from amux.core import codec
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import MAX_TEXT, Answer, Interrupt, Said, Verdict
+from amux.core.inputs import MAX_TEXT, Action, Answer, Interrupt, Manage, Said, Verdict
 from amux.core.session import State, fold
 from tests.build import running, said
 
@@ -34,6 +34,8 @@ EVENTS: list[e.Event] = [
     e.PermissionRequested(TURN, RequestId("7-1"), "git push", "to main"),
     e.PermissionResolved(TURN, RequestId("7-1"), e.Resolution.answered, Verdict.always, A, "User A"),
     e.InterruptRequested(TURN, A, "User A"),
+    e.ActionRequested(Action.restart, A, "User A"),
+    e.ConversationFailed(e.FailReason.open_failed, "no luck"),
     e.ControlRefused(InputId("stop_1"), A, e.Refusal.stale),
     e.NativeTurnQuarantined("n1", "goal"),
     e.TurnFinished(TURN, e.Outcome.failed, "usage_limit", "It resets at 14:00.", e.Usage(10, 5, 2)),
@@ -83,6 +85,7 @@ SAID: list[Said] = [
     said(None, authorization=replace(WHOLE.authorization, place=None)),
     Interrupt(InputId("stop_1"), A, TURN, "User A"),
     Interrupt(InputId("stop_2"), A, None),
+    Manage(InputId("act_1"), A, Action.sleep, "User A"),
     Answer(InputId("click_1"), A, RequestId("7-1"), Verdict.deny, "User A"),
 ]
 

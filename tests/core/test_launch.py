@@ -141,6 +141,7 @@ def test_a_missing_engine_is_named_and_never_replaced(record: str | None, saved:
     today = installed(builtin=True, engines=frozenset({"claude", "scripted"}))
     got = resolve(Record("team/a", record), Saved("team/a", saved, "/w1"), today)
     assert got == Unlaunchable(
+        "codex",
         FailReason.engine_unavailable,
         "This Session runs on codex, which is not here. Install it again, or start a new Session on another engine.",
     )

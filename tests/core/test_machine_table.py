@@ -93,6 +93,7 @@ def test_an_agent_that_does_not_open_fails_what_waits_and_the_next_input_tries_a
     assert play.hear(ONE, BY_B) == [e.OwnerOpened(Epoch(1), "w1"), e.ConversationOpening("codex", None)]
     missing = (e.FailReason.engine_unavailable, "not here")
     assert play.tell(s.OpenFailed(*missing)) == [
+        e.ConversationFailed(*missing),
         *accepted(ONE),
         e.SubmissionFailed(ids(ONE), *missing),
         *accepted(BY_B),

@@ -26,6 +26,7 @@ from amux.extensions import (
     Prompt,
     ProviderEvent,
     SessionRef,
+    Stirred,
     TurnEnded,
     TurnId,
 )
@@ -78,6 +79,7 @@ class Room(Generic[C, P]):
     home: Path
     workspace: Path
     events: list[ProviderEvent] = field(default_factory=list)
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # a sign of life came
     grew: asyncio.Condition = field(default_factory=asyncio.Condition)
     opened: list[C] = field(default_factory=list)
 
@@ -108,7 +110,10 @@ class Room(Generic[C, P]):
         return path
 
     def hear(self, event: ProviderEvent) -> None:
-        self.events.append(event)
+        if isinstance(event, Stirred):
+            self.stirred.set()
+        else:
+            self.events.append(event)
         asyncio.get_running_loop().create_task(self._tell())
 
     async def _tell(self) -> None:

@@ -1,5 +1,6 @@
 """What every real agent program does alike: it does not open and says why, it is given up, stopped, closed."""
 
+import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -51,11 +52,13 @@ async def test_an_interrupt_ends_an_open_question(room: Room) -> None:
 
 
 @pytest.mark.rule("T8")
-async def test_a_silent_model_is_given_up(room: Room) -> None:
+async def test_an_agent_that_works_gives_signs_of_life(room: Room) -> None:
+    """Also where it shows nothing: a start, hidden thoughts, a subagent's work."""
     room.models.script("HANGS", (Hang(),))
-    conversation = await room.open(provider=room.provider(patience=replace(room.kind.patience, silence=0.7)))
-    ended = await room.play(conversation, 1, "HANGS")
-    assert (ended.outcome, ended.reason) == (Outcome.failed, "silent")
+    conversation = await room.open()
+    await room.start(conversation, 1, "HANGS")
+    await asyncio.wait_for(room.stirred.wait(), 10)
+    await room.interrupted(conversation, 1)
 
 
 async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:

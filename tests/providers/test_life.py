@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from amux.providers.life import Life, fell_silent
+from amux.providers.life import Life
 from tests.providers.conftest import World, carriers
 
 
@@ -20,12 +18,3 @@ async def test_an_agent_that_nobody_hears_any_more_is_killed(world: World) -> No
         assert await died == "was killed"
         await life.close(seconds=1)
     assert carriers(world.home) == []
-
-
-@pytest.mark.rule("T8")
-async def test_no_silence_while_none_is_due_nor_after_the_end() -> None:
-    over = asyncio.Event()
-    due = [None, asyncio.get_running_loop().time() - 9]
-    assert await fell_silent(over, seconds=0.01, heard=lambda: due.pop(0))
-    over.set()
-    assert not await fell_silent(over, seconds=0.01, heard=lambda: 0.0)

@@ -9,6 +9,7 @@ import anyio.lowlevel
 from amux.core.events import Event
 from amux.core.ids import SessionKey
 from amux.core.inputs import Said
+from amux.core.launch import DEFAULT_PROFILE, Profile
 from amux.runtime.host import Host
 from amux.runtime.keeper import Keeper
 from amux.runtime.owner import Owner, Pace, Runtime
@@ -34,6 +35,7 @@ class House:
 
     world: World = field(default_factory=World)
     agent: FakeProvider = field(default_factory=FakeProvider)
+    default: str = "fake"
     workers: dict[str, tuple[Worker, Host]] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -52,6 +54,8 @@ class House:
             clock=self.world.clock,
             keeper=keeper,
             providers={self.agent.engine: self.agent},
+            engine=self.default,
+            profiles={DEFAULT_PROFILE: Profile(DEFAULT_PROFILE)},
             home=lambda ref: f"/homes/{ref.id}",
             opening=asyncio.Semaphore(4),
         )

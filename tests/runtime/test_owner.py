@@ -204,17 +204,6 @@ async def test_a_wake_that_meets_an_owner_on_its_way_out_is_heard(
     await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
 
 
-@pytest.mark.rule("S7")
-async def test_a_missing_engine_fails_visibly_and_starts_no_turn(house: House) -> None:
-    session = house.world.session(engine="codex")
-    await house.say(session, said("user_a", id="om_1"))
-    house.drive()
-    detail = "This Session runs on codex, which local does not have."
-    failed = SubmissionFailed((InputId("om_1"),), FailReason.engine_unavailable, detail)
-    await until(lambda: failed in house.events(session))
-    assert "TurnStarted" not in house.kinds(session)
-
-
 @pytest.mark.rule("I5", "T3")
 async def test_a_start_that_may_have_happened_is_lost_and_not_repeated(house: House) -> None:
     session = house.world.session()

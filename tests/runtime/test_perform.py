@@ -10,15 +10,15 @@ from structlog.testing import capture_logs
 from amux.core import signals as s
 from amux.core import step as m
 from amux.core.errors import Refused, Stale, Unavailable, Uncertain
-from amux.core.events import FailReason, Outcome
+from amux.core.events import Event, FailReason, Outcome
 from amux.core.ids import RequestId, SessionId, SessionKey, SessionRef, TurnId
 from amux.core.inputs import Verdict
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import LaunchSnapshot, Unlaunchable
 from amux.core.signals import SteerAnswer
 from amux.extensions import Emit, Opening
 from amux.runtime import perform
 from amux.runtime.keeper import Tenure
-from amux.runtime.perform import Performer
+from amux.runtime.perform import Agent, Performer
 from tests.build import said
 from tests.fakes import FakeConversation, FakeProvider, FakeSteering
 from tests.runtime.house import until
@@ -33,15 +33,20 @@ STEER = m.SteerTurn(T1, (ONE,))
 class Hands:
     """A performer over a fake provider, and what it told."""
 
-    provider: FakeProvider | None = field(default_factory=FakeProvider)
+    provider: FakeProvider = field(default_factory=FakeProvider)
+    unfit: Unlaunchable | None = None
+    history: list[Event] = field(default_factory=list)
     told: list[s.Signal] = field(default_factory=list)
     tenure: Tenure = field(default_factory=lambda: Tenure(SessionKey(1), "w1|t", 12.0, 12.0))
     performer: Performer = field(init=False)
 
     def __post_init__(self) -> None:
         ref, launch = SessionRef("local", SessionId("7k3m")), LaunchSnapshot("fake", "/work")
-        opening = asyncio.Semaphore(1)
-        self.performer = Performer(ref, launch, "/home", self.provider, self.tenure, opening, self.told.append)
+        opening, agent = asyncio.Semaphore(1), self.unfit or Agent(self.provider, launch)
+        self.performer = Performer(ref, agent, "/home", self.tenure, opening, self.told.append, self._history)
+
+    async def _history(self) -> list[Event]:
+        return self.history
 
     async def do(self, effect: m.Effect) -> s.Signal:
         """Perform it; its one answer."""
@@ -54,7 +59,6 @@ class Hands:
 
     @property
     def agent(self) -> FakeConversation:
-        assert self.provider
         return self.provider.opened[-1]
 
 
@@ -82,9 +86,21 @@ async def test_a_conversation_that_does_not_open_says_why(fault: Exception, reas
 
 
 @pytest.mark.rule("S7")
-async def test_an_engine_that_is_not_here_is_named() -> None:
-    detail = "This Session runs on fake, which local does not have."
-    assert await Hands(None).do(m.OpenConversation(None)) == s.OpenFailed(FailReason.engine_unavailable, detail)
+async def test_what_cannot_run_opens_nothing() -> None:
+    hands = Hands(unfit=Unlaunchable("codex", FailReason.engine_unavailable, "codex is not here"))
+    failed = s.OpenFailed(FailReason.engine_unavailable, "codex is not here")
+    assert await hands.do(m.OpenConversation("n-7")) == failed
+    assert hands.provider.opened == []
+
+
+@pytest.mark.rule("A5", "S8")
+@pytest.mark.parametrize(
+    ("native_id", "told"),
+    [("n-7", s.HistoryGone()), (None, s.OpenFailed(FailReason.open_failed, "It is gone."))],
+)
+async def test_a_history_that_is_gone_is_told_apart(native_id: str | None, told: s.Signal) -> None:
+    hands = Hands(FakeProvider(fault=lambda: Refused("It is gone.", key="no_history")))
+    assert await hands.do(m.OpenConversation(native_id)) == told
 
 
 class Silent(FakeProvider):

@@ -8,7 +8,7 @@ from amux.core.admission import Access
 from amux.core.errors import Uncertain
 from amux.core.ids import BindingId, InputId, Principal, SessionRef
 from amux.core.inputs import Authorization, Input, Origin, Place
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import LaunchSnapshot, saved
 from amux.core.routing import Message
 from amux.ports import Journaled
 from amux.runtime.receive import ALPHABET, Receive, Refusal, new_session_id, title_of
@@ -63,7 +63,7 @@ async def test_a_first_message_makes_session_binding_and_input(bridge: Bridge) -
     (ref,) = bridge.launched
     row = bridge.world.rows[journaled.session]  # type: ignore[union-attr]
     assert (row.session.ref, row.session.title) == (ref, "fix the test")
-    assert row.session.launch == LaunchSnapshot("scripted", f"/work/{ref.id}", model="m1")
+    assert row.session.saved == saved(LaunchSnapshot("scripted", f"/work/{ref.id}", model="m1"))
     (binding,) = bridge.world.bindings.values()
     assert (binding.topic, binding.since, binding.until, binding.session) == ("om_1", 100, None, row.session.key)
     rights = Authorization(A, Place(BindingId(1), "cli_bot", "oc_group"))

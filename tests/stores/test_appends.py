@@ -11,8 +11,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from amux.core.errors import Broken, Stale, Unavailable
-from amux.core.events import Cause, Event, InputAccepted, Item, ItemStatus, ItemType, Outcome, TurnFinished, TurnStarted
+from amux.core.events import (
+    Cause,
+    ConversationOpening,
+    Event,
+    Fresh,
+    InputAccepted,
+    Item,
+    ItemStatus,
+    ItemType,
+    Outcome,
+    TurnFinished,
+    TurnStarted,
+)
 from amux.core.ids import Epoch, ItemId, Seq, SessionKey, TurnId
+from amux.core.launch import Record
 from amux.core.session import State, fold
 from amux.ports import Append, Fence, OpenedTimeline
 from amux.stores import postgres
@@ -20,6 +33,7 @@ from tests.conformance.sides import Process, Side, real_process, until
 from tests.stores.conftest import Far
 
 pytestmark = pytest.mark.real
+OPENING = ConversationOpening("e2", None, Fresh.engine_lost)
 STARTED = TurnStarted(TurnId(1), (), Cause.input)
 FINISHED = TurnFinished(TurnId(1), Outcome.completed)
 
@@ -125,6 +139,45 @@ async def test_poison_in_a_group_of_ten_spoils_itself_alone(side: Side) -> None:
     )
     assert [type(answer) for answer in answers] == [Broken if n in (3, 7) else Fence for n in range(10)]
     assert [len(await events(side, o.session.key)) for o in owners] == [2 if n in (3, 7) else 3 for n in range(10)]
+
+
+IDENTITY = "update sessions set profile = %s, engine = %s where key = %s"
+
+
+@pytest.mark.rule("S6", "S8")
+@pytest.mark.parametrize(
+    ("had", "has"),
+    [((None, None), ("p2", "e2")), (("p1", None), ("p1", "e2")), ((None, "e1"), ("p2", "e1")), (("p1", "e1"),) * 2],
+)
+async def test_an_identity_is_written_where_there_is_none(
+    side: Side, postgres_url: str, had: tuple[str | None, str | None], has: tuple[str, str]
+) -> None:
+    key = await side.session()
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        await connection.execute(IDENTITY, (*had, key))
+    owner = await opened(side.a, key)
+    assert owner.session.record == Record(*had)
+    settled = replace(step(owner.state, OPENING), record=Record("p2", "e2"))
+    fence = await side.a.timeline.append(key, owner.fence, settled)
+    assert (await opened(side.b, key, "b|2")).session.record == Record(*has)
+    with pytest.raises(Stale):
+        await side.a.timeline.append(key, fence, replace(settled, record=Record("p3", "e3")))
+    after = await opened(side.b, key, "b|3")
+    assert (after.session.record, after.state.native_id) == (Record(*has), None)
+    assert await events(side, key) == [OPENING]
+
+
+@pytest.mark.rule("S8")
+async def test_an_identity_whose_answer_is_lost_is_written_once(side: Side, far: Far, postgres_url: str) -> None:
+    key = await side.session()
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        await connection.execute(IDENTITY, (None, None, key))
+    owner = await opened(far.process, key)
+    far.postgres.swallow()
+    settled = replace(step(owner.state, OPENING), record=Record("p2", "e2"))
+    assert await far.process.timeline.append(key, owner.fence, settled) == replace(owner.fence, head=Seq(1))
+    assert (await opened(side.b, key, "b|2")).session.record == Record("p2", "e2")
+    assert await events(side, key) == [OPENING]
 
 
 async def test_a_state_that_cannot_be_kept_is_broken(side: Side) -> None:

@@ -22,7 +22,7 @@ def statements() -> dict[str, str]:
     ]:
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():
-                if name.isupper() and isinstance(value, str) and STATEMENT.match(value):
+                if name[0] != "_" and name.isupper() and isinstance(value, str) and STATEMENT.match(value):
                     found[f"{module.name.rpartition('.')[2]}.{name}"] = value
     return found
 
