@@ -1,9 +1,13 @@
-"""Sleep, resume, restart and archive: whether each may be done now, and why not (S10, A4, A5, A8). Decides; acts nowhere."""
+"""Sleep, resume, restart and archive: whether each may be done now, and what it comes to (S10, A4, A5, A8)."""
 
+from typing import assert_never
+
+from amux.core import events as e
+from amux.core import moves, steering
 from amux.core.events import Refusal
-from amux.core.inputs import Action
+from amux.core.inputs import Action, Manage
 from amux.core.session import State
-from amux.core.step import Phase, Scratch
+from amux.core.step import Draft, Phase, Scratch
 
 
 def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
@@ -19,3 +23,42 @@ def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
             return Refusal.already_so
         case _:
             return None
+
+
+def manage(draft: Draft, said: Manage) -> None:
+    """At once. A running Turn is interrupted first and ends by its own TurnFinished (A5, A8)."""
+    if why := refusal(said.action, draft.state, draft.scratch):
+        draft.accept(said.id, e.ControlRefused(said.id, said.by, why))
+        return
+    draft.accept(said.id, e.ActionRequested(said.action, said.by, said.name))
+    match said.action:
+        case Action.sleep:
+            moves.close(draft, e.Label.sleeping)
+        case Action.resume:
+            moves.open_(draft, draft.scratch.fresh)
+        case Action.restart:
+            draft.set(restarting=True)
+            _interrupt_for(draft, said)
+        case Action.archive:
+            _cancel_waiting(draft)
+            _interrupt_for(draft, said)
+        case _:
+            assert_never(said.action)
+
+
+def _interrupt_for(draft: Draft, said: Manage) -> None:
+    turn = draft.state.turn
+    if turn and draft.scratch.phase is Phase.turn:
+        draft.write(e.InterruptRequested(turn.id, said.by, said.name))
+        moves.stop(draft, turn.id)
+
+
+def _cancel_waiting(draft: Draft) -> None:
+    """All that has no Turn, by name (A8)."""
+    heard = [*steering.bursts(draft.scratch.held), *([draft.scratch.burst.inputs] if draft.scratch.burst else [])]
+    draft.set(held=(), burst=None)
+    for submission in draft.state.queue:
+        draft.write(e.InputCancelled(moves.ids(submission.inputs), e.CancelReason.archived))
+    for burst in heard:
+        moves.accept(draft, burst)
+        draft.write(e.InputCancelled(moves.ids(burst), e.CancelReason.archived))

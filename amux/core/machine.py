@@ -3,25 +3,22 @@
 Pure: time is passed in. `run` folds step after step, so that many signals cost one append. Recovery is the ordinary
 step of `Opened`. What `Scratch` holds may be forgotten at any instant: unaccepted input is still in the journal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from amux.core import events as e
-from amux.core import lifecycle, steering
+from amux.core import lifecycle, moves, steering
 from amux.core import signals as s
 from amux.core.context import cancellation_note
-from amux.core.ids import InputId, RequestId, TurnId
-from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Said, Verdict
+from amux.core.ids import InputId, TurnId
+from amux.core.inputs import Answer, Input, Interrupt, Manage, Said, Verdict
 from amux.core.session import State
 from amux.core.step import (
     AnswerRequest,
     Burst,
-    CloseConversation,
     Draft,
-    InterruptTurn,
     KillAgent,
-    OpenConversation,
     Phase,
     Scratch,
     StartTurn,
@@ -89,8 +86,8 @@ def _recover(draft: Draft, opened: s.Opened) -> None:
     """What a dead owner left open is ended; then what was said and not accepted is heard, in its order."""
     draft.set(herald=e.OwnerOpened(opened.epoch, opened.worker))
     if turn := draft.state.turn:
-        _close_requests(draft, e.Resolution.died)
-        _fail_steers(draft)
+        moves.close_requests(draft, e.Resolution.died)
+        moves.fail_steers(draft)
         draft.write(e.TurnFinished(turn.id, e.Outcome.lost, "owner_died"))
     for said in opened.journal:
         _hear(draft, said)
@@ -101,40 +98,24 @@ def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
     held = draft.scratch.held
     draft.set(phase=Phase.idle, held=(), foreign=None)
     _dispatch(draft)  # what waited before goes first
-    for burst in _bursts(held):
+    for burst in steering.bursts(held):
         _settle(draft, burst)
 
 
 def _history_gone(draft: Draft) -> None:
     """What was to be resumed is not there: the conversation begins anew, and the agent is told what amux has (A5)."""
     if draft.scratch.phase is Phase.opening:
-        _open(draft, e.Fresh.history_gone)
-
-
-def _bursts(inputs: Iterable[Input]) -> list[tuple[Input, ...]]:
-    """Texts whose window has passed are one burst per run of one sender, by sending time (I2, H41)."""
-    runs: list[list[Input]] = []
-    for said in inputs:
-        last = runs[-1][-1] if runs else None
-        if last and steering.joinable(last) and steering.joinable(said) and steering.same_burst(last, said):
-            runs[-1].append(said)
-        else:
-            runs.append([said])
-    return [tuple(sorted(run, key=_sent)) for run in runs]
-
-
-def _sent(said: Input) -> tuple[int, str]:
-    return said.sent_at, said.id
+        moves.open_(draft, e.Fresh.history_gone)
 
 
 def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
     """No conversation, so nothing that waits can run: each is told, and the next input tries anew (S7)."""
     draft.write(e.ConversationFailed(reason, detail))
-    for burst in _bursts(draft.scratch.held):
-        _accept(draft, burst)
-        draft.write(e.SubmissionFailed(_ids(burst), reason, detail))
+    for burst in steering.bursts(draft.scratch.held):
+        moves.accept(draft, burst)
+        draft.write(e.SubmissionFailed(moves.ids(burst), reason, detail))
     for waiting in draft.state.queue:
-        draft.write(e.SubmissionFailed(_ids(waiting.inputs), reason, detail))
+        draft.write(e.SubmissionFailed(moves.ids(waiting.inputs), reason, detail))
     draft.set(phase=Phase.closed, held=())
 
 
@@ -156,14 +137,14 @@ def _hear(draft: Draft, said: Said) -> None:
         case Answer():
             _answer(draft, said)
         case Manage():
-            _manage(draft, said)
+            lifecycle.manage(draft, said)
         case _:
             assert_never(said)
 
 
 def _hear_input(draft: Draft, said: Input) -> None:
     if draft.state.archiving:
-        _accept(draft, (said,))
+        moves.accept(draft, (said,))
         draft.write(e.SubmissionFailed((said.id,), e.FailReason.archived, "This Session is archived."))
     elif draft.scratch.phase in (Phase.closed, Phase.opening):
         draft.set(held=(*draft.scratch.held, said))
@@ -181,7 +162,7 @@ def _join(draft: Draft, said: Input) -> None:
         _close_burst(draft)
         burst = None
     if burst:
-        draft.set(burst=replace(burst, inputs=tuple(sorted((*burst.inputs, said), key=_sent))))
+        draft.set(burst=replace(burst, inputs=tuple(sorted((*burst.inputs, said), key=steering.sent))))
     else:
         draft.set(burst=Burst((said,), draft.now + draft.scratch.window))
 
@@ -195,26 +176,17 @@ def _close_burst(draft: Draft) -> None:
 def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
     """Accept one burst and give it its fate."""
     decision = steering.decide(burst, draft.state)
-    _accept(draft, burst)
+    moves.accept(draft, burst)
     match decision:
         case steering.Steer(turn):
-            draft.write(e.SteerRequested(turn, _ids(burst)))
+            draft.write(e.SteerRequested(turn, moves.ids(burst)))
             draft.effects.append(SteerTurn(turn, burst))
         case steering.Queue() if _free(draft) and not draft.state.queue:
             _start(draft, burst)
         case steering.Queue(reason):
-            draft.write(e.InputQueued(_ids(burst), reason))
+            draft.write(e.InputQueued(moves.ids(burst), reason))
         case _:
             assert_never(decision)
-
-
-def _accept(draft: Draft, burst: tuple[Input, ...]) -> None:
-    for said in burst:
-        draft.accept(said.id, e.InputAccepted(said))
-
-
-def _ids(inputs: tuple[Input, ...]) -> tuple[InputId, ...]:
-    return tuple(i.id for i in inputs)
 
 
 def _interrupt(draft: Draft, said: Interrupt) -> None:
@@ -228,59 +200,7 @@ def _interrupt(draft: Draft, said: Interrupt) -> None:
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.already_interrupting))
     else:
         draft.accept(said.id, e.InterruptRequested(turn.id, said.by, said.name))
-        _stop(draft, turn.id)
-
-
-def _stop(draft: Draft, turn: TurnId) -> None:
-    _close_requests(draft, e.Resolution.interrupted)
-    draft.set(phase=Phase.stopping, watch=None)
-    draft.effects.append(InterruptTurn(turn))
-
-
-def _manage(draft: Draft, said: Manage) -> None:
-    """At once. A running Turn is interrupted first and ends by its own TurnFinished (A5, A8)."""
-    if why := lifecycle.refusal(said.action, draft.state, draft.scratch):
-        draft.accept(said.id, e.ControlRefused(said.id, said.by, why))
-        return
-    draft.accept(said.id, e.ActionRequested(said.action, said.by, said.name))
-    match said.action:
-        case Action.sleep:
-            _close(draft, e.Label.sleeping)
-        case Action.resume:
-            _open(draft, draft.scratch.fresh)
-        case Action.restart:
-            draft.set(restarting=True)
-            _interrupt_for(draft, said)
-        case Action.archive:
-            _cancel_waiting(draft)
-            _interrupt_for(draft, said)
-        case _:
-            assert_never(said.action)
-
-
-def _interrupt_for(draft: Draft, said: Manage) -> None:
-    turn = draft.state.turn
-    if turn and draft.scratch.phase is Phase.turn:
-        draft.write(e.InterruptRequested(turn.id, said.by, said.name))
-        _stop(draft, turn.id)
-
-
-def _cancel_waiting(draft: Draft) -> None:
-    """All that has no Turn, by name (A8)."""
-    heard = [*_bursts(draft.scratch.held), *([draft.scratch.burst.inputs] if draft.scratch.burst else [])]
-    draft.set(held=(), burst=None)
-    for submission in draft.state.queue:
-        draft.write(e.InputCancelled(_ids(submission.inputs), e.CancelReason.archived))
-    for burst in heard:
-        _accept(draft, burst)
-        draft.write(e.InputCancelled(_ids(burst), e.CancelReason.archived))
-
-
-def _close(draft: Draft, label: e.Label) -> None:
-    draft.write(e.SessionState(label))
-    if draft.scratch.phase is not Phase.closed:
-        draft.effects.append(CloseConversation())
-    draft.set(phase=Phase.closed, foreign=None, restarting=False)
+        moves.stop(draft, turn.id)
 
 
 def _answer(draft: Draft, said: Answer) -> None:
@@ -292,7 +212,7 @@ def _answer(draft: Draft, said: Answer) -> None:
     how = e.Resolution.answered
     resolved = e.PermissionResolved(turn.id, said.request, how, said.verdict, said.by, said.name)
     draft.accept(said.id, resolved)
-    _tell_answer(draft, said.request, said.verdict)
+    moves.tell_answer(draft, said.request, said.verdict)
 
 
 # -- what the provider does -------------------------------------------------------------------------------------------
@@ -305,7 +225,7 @@ def _seen(draft: Draft, seen: s.ItemSeen | s.DeltaSeen) -> None:
     if isinstance(seen, s.DeltaSeen):
         _stream(draft, seen)
         return
-    _flush(draft)
+    moves.flush(draft)
     draft.write(seen)
 
 
@@ -320,19 +240,13 @@ def _stream(draft: Draft, delta: s.DeltaSeen) -> None:
     if open_ and follows:
         draft.set(streaming=replace(open_, text=open_.text + delta.text))
         return
-    _flush(draft)
+    moves.flush(draft)
     due = draft.now + JOIN_DELTAS
     draft.set(streaming=Streaming(delta.turn, delta.item, delta.offset, delta.text, due))
 
 
-def _flush(draft: Draft) -> None:
-    if open_ := draft.scratch.streaming:
-        draft.set(streaming=None)
-        draft.write(e.Delta(open_.turn, open_.item, open_.offset, open_.text))
-
-
 def _steer_came_out(draft: Draft, ids: tuple[InputId, ...], answer: s.SteerAnswer) -> None:
-    steer = next((x for x in draft.state.steering if _ids(x.inputs) == ids), None)
+    steer = next((x for x in draft.state.steering if moves.ids(x.inputs) == ids), None)
     if steer is None:  # settled already: its Turn died, or an earlier owner's
         return
     match answer:
@@ -365,10 +279,10 @@ def _finish(draft: Draft, ended: s.TurnEnded) -> None:
     turn = draft.state.turn
     if turn is None:
         return
-    _flush(draft)
+    moves.flush(draft)
     if turn.interrupting and ended.unhandled:
         draft.write(e.InputCancelled(ended.unhandled, e.CancelReason.interrupted))
-    _close_requests(draft, e.Resolution.ended)
+    moves.close_requests(draft, e.Resolution.ended)
     outcome = ended.outcome
     if turn.interrupting and outcome is e.Outcome.lost:
         outcome = e.Outcome.interrupted  # it did not obey and was killed: that is what was asked for
@@ -389,21 +303,16 @@ def _stopped(draft: Draft, turn: TurnId) -> None:
 
 def _died(draft: Draft, died: s.Died) -> None:
     """Its Turn ends lost, what was on its way is uncertain (I5), and nothing is run again."""
-    _flush(draft)
+    moves.flush(draft)
     turn, ended = draft.state.turn, draft.scratch.ended or died.ended
     if draft.scratch.phase is not Phase.opening:  # an opening that dies answers for itself
         draft.set(phase=Phase.closed, foreign=None)
     if turn is None:
         return
-    _close_requests(draft, e.Resolution.died)
-    _fail_steers(draft)
+    moves.close_requests(draft, e.Resolution.died)
+    moves.fail_steers(draft)
     lost = s.TurnEnded(turn.id, e.Outcome.lost, "agent_died", died.reason)
     _finish(draft, ended if ended and ended.turn == turn.id else lost)
-
-
-def _fail_steers(draft: Draft) -> None:
-    for steer in draft.state.steering:
-        draft.write(e.SubmissionFailed(_ids(steer.inputs), e.FailReason.uncertain))
 
 
 def _asked(draft: Draft, asked: s.PermissionAsked) -> None:
@@ -412,19 +321,6 @@ def _asked(draft: Draft, asked: s.PermissionAsked) -> None:
         draft.effects.append(AnswerRequest(asked.request, Verdict.deny))
     elif asked.request not in draft.state.requests:
         draft.write(e.PermissionRequested(asked.turn, asked.request, asked.title, asked.detail))
-
-
-def _close_requests(draft: Draft, how: e.Resolution) -> None:
-    if turn := draft.state.turn:
-        for request in draft.state.requests:
-            draft.write(e.PermissionResolved(turn.id, request, how))
-
-
-def _tell_answer(draft: Draft, request: RequestId, verdict: Verdict) -> None:
-    """The agent may be silent for its usual while from now on."""
-    draft.effects.append(AnswerRequest(request, verdict))
-    if watch := draft.scratch.watch:
-        draft.set(watch=replace(watch, heard=draft.now))
 
 
 def _foreign_began(draft: Draft, native_turn: str, reason: str) -> None:
@@ -439,7 +335,7 @@ def _on_time(draft: Draft) -> None:
     if draft.scratch.burst and draft.scratch.burst.closes <= draft.now:
         _close_burst(draft)
     if draft.scratch.streaming and draft.scratch.streaming.due <= draft.now:
-        _flush(draft)
+        moves.flush(draft)
     if draft.scratch.watch and draft.scratch.phase is Phase.turn:
         _watch(draft, draft.scratch.watch)
 
@@ -456,7 +352,7 @@ def _watch(draft: Draft, watch: Watch) -> None:
     limits = draft.scratch.limits
     for request in watch.unanswered(limits, draft.state.requests, draft.now):
         draft.write(e.PermissionResolved(watch.turn, request, e.Resolution.expired))
-        _tell_answer(draft, request, Verdict.deny)
+        moves.tell_answer(draft, request, Verdict.deny)
         watch = draft.scratch.watch or watch
     if reason := watch.overdue(limits, draft.state.requests, draft.now):
         draft.set(phase=Phase.stopping, watch=None)
@@ -471,22 +367,14 @@ def _dispatch(draft: Draft) -> None:
     """The first that waits becomes the next Turn; a closed provider is opened for it."""
     if draft.state.turn is None and draft.scratch.phase in (Phase.idle, Phase.closed):
         if draft.state.archiving and draft.state.label is not e.Label.archived:
-            _close(draft, e.Label.archived)
+            moves.close(draft, e.Label.archived)
         elif draft.scratch.restarting:
             draft.set(restarting=False)
-            _open(draft, draft.scratch.fresh)
+            moves.open_(draft, draft.scratch.fresh)
     if _free(draft) and draft.state.queue:
         _start(draft, draft.state.queue[0].inputs)
     elif draft.scratch.phase is Phase.closed and (draft.scratch.held or draft.state.queue):
-        _open(draft, draft.scratch.fresh)
-
-
-def _open(draft: Draft, fresh: e.Fresh | None) -> None:
-    """Resume what there is, or begin anew for that reason: once, since what has begun is what is resumed later (S8)."""
-    native_id = None if fresh else draft.state.native_id
-    draft.set(phase=Phase.opening, fresh=None)
-    draft.write(e.ConversationOpening(draft.scratch.engine, native_id, fresh))
-    draft.effects.append(OpenConversation(native_id))
+        moves.open_(draft, draft.scratch.fresh)
 
 
 def _start(draft: Draft, inputs: tuple[Input, ...]) -> None:
@@ -494,6 +382,6 @@ def _start(draft: Draft, inputs: tuple[Input, ...]) -> None:
     senders = tuple(dict.fromkeys(i.sender for i in inputs))
     note, due = cancellation_note(draft.state.cancelled), draft.state.handoff
     rights, engine = inputs[0].authorization, draft.scratch.engine
-    draft.write(e.TurnStarted(turn, _ids(inputs), e.Cause.input, rights, senders, engine))
+    draft.write(e.TurnStarted(turn, moves.ids(inputs), e.Cause.input, rights, senders, engine))
     draft.set(phase=Phase.turn, watch=Watch(turn, draft.now, draft.now))
     draft.effects.append(StartTurn(turn, inputs, note, due))

@@ -2,6 +2,7 @@
 
 Never waits, reads no clock, asks no agent's name: the machine closes the burst, this module judges it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from amux.core.events import QueueReason
@@ -46,6 +47,22 @@ def joinable(said: Input) -> bool:
 def same_burst(one: Input, other: Input) -> bool:
     """Whether two joinable inputs are one sender's, in one place, under one authorization (I2)."""
     return (one.sender, one.authorization) == (other.sender, other.authorization)
+
+
+def bursts(inputs: Iterable[Input]) -> list[tuple[Input, ...]]:
+    """Texts whose window has passed are one burst per run of one sender, by sending time (I2, H41)."""
+    runs: list[list[Input]] = []
+    for said in inputs:
+        last = runs[-1][-1] if runs else None
+        if last and joinable(last) and joinable(said) and same_burst(last, said):
+            runs[-1].append(said)
+        else:
+            runs.append([said])
+    return [tuple(sorted(run, key=sent)) for run in runs]
+
+
+def sent(said: Input) -> tuple[int, str]:
+    return said.sent_at, said.id
 
 
 def from_a_person(said: Input) -> bool:

@@ -6,10 +6,10 @@ from typing import Any
 from unittest.mock import patch
 
 from amux.core import events as e
-from amux.core import machine, steering, watchdog
+from amux.core import lifecycle, machine, moves, steering, watchdog
 from amux.core import signals as s
 from amux.core.ids import InputId
-from amux.core.inputs import Input, Interrupt, Said
+from amux.core.inputs import Action, Input, Interrupt, Manage, Said
 from amux.core.session import State
 from amux.core.step import Draft, Phase
 
@@ -122,6 +122,19 @@ def _impatient(self: watchdog.Watch, limits: watchdog.Limits, _: object) -> floa
     return self.heard + limits.silence
 
 
+def _leave_what_waits(draft: Draft) -> None:
+    draft.set(held=(), burst=None)
+
+
+def _let_it_run(draft: Draft, said: Manage) -> None:
+    if draft.state.turn and said.action is Action.restart:
+        moves.open_(draft, None)
+
+
+def _never_refuse(*_: object) -> None:
+    return None
+
+
 def _no_note(_: tuple[Input, ...]) -> str:
     return ""
 
@@ -148,7 +161,10 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "answers what is gone (H40)": lambda: instead("_answer", _answer_what_is_gone),
     "hears twice (H4)": lambda: instead("_hear", _hear_twice),
     "runs again when the agent dies (I5)": lambda: instead("_died", _run_again_when_it_dies),
-    "leaves steers open (I5)": lambda: instead("_fail_steers", _leave_the_steers),
+    "leaves steers open (I5)": lambda: patch.object(moves, "fail_steers", _leave_the_steers),
     "takes a question for silence (T8)": lambda: patch.object(watchdog.Watch, "_silent_at", _impatient),
+    "archives and forgets what waits (A8)": lambda: patch.object(lifecycle, "_cancel_waiting", _leave_what_waits),
+    "restarts beside the running Turn (A5)": lambda: patch.object(lifecycle, "_interrupt_for", _let_it_run),
+    "sleeps over whatever runs (A4)": lambda: patch.object(lifecycle, "refusal", _never_refuse),
     "forgets the note (I6)": lambda: instead("cancellation_note", _no_note),
 }
