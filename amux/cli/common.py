@@ -1,19 +1,25 @@
 """What every command shares: settings, errors as exit codes and one line, and where a running amux is found."""
 
 import asyncio
+import getpass
 import json as json_
 import os
+import secrets
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from amux.core.errors import Broken, Refused, Stale, Unavailable, Uncertain
+from amux.core.ids import InputId, Principal
 from amux.local.home import running
 from amux.settings import BadSettings, Settings, load
+
+if TYPE_CHECKING:  # a wired house takes long to import, and help must not wait for it
+    from amux.wiring import Stores
 
 T = TypeVar("T")
 FAILED, UNCERTAIN, DETACHED = 1, 3, 130
@@ -52,3 +58,26 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def say_json(row: dict[str, Any]) -> None:
     """One JSON object a line, and nothing else on stdout."""
     print(json_.dumps(row, ensure_ascii=False), flush=True)
+
+
+async def hears(parts: "Stores") -> None:
+    """Whether somebody would be woken. A person who waits is told before anything is stored, and not afterwards."""
+    try:
+        await parts.redis.command("PING")
+    except Unavailable as why:
+        raise Unavailable("Redis does not answer: nothing was sent. See `amux doctor`.") from why
+
+
+def new_id() -> InputId:
+    """Of what is said by this command: never twice the same."""
+    return InputId(f"cli:{getpass.getuser()}:{secrets.token_hex(8)}")
+
+
+def me() -> Principal:
+    """Who types."""
+    return Principal(f"cli:{getpass.getuser()}")
+
+
+def my_name() -> str:
+    """What others call whoever types."""
+    return getpass.getuser()

@@ -21,7 +21,7 @@ def add(app: typer.Typer) -> None:
 def run_drill(
     name: str,
     rounds: Annotated[int, typer.Option(help="How often harm is done.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the crowd's dice.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of all dice: the crowd's and the harm's.")] = 1,
     engine: Annotated[str, typer.Option(help="Which agent works.")] = "scripted",
     sessions: Annotated[int, typer.Option(help="How many Sessions at once.")] = 50,
     json: Json = False,

@@ -3,8 +3,6 @@
 Ctrl-C detaches: it closes this viewer, and the work goes on (A2)."""
 
 import asyncio
-import getpass
-import secrets
 import sys
 import time
 from contextlib import aclosing
@@ -14,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits
+from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits, hears, me, my_name, new_id
 from amux.cli.screen import REASONS, Screen
 from amux.core import events as e
-from amux.core.errors import Refused, Unavailable
-from amux.core.ids import InputId, Principal, RequestId, Seq, SessionRef, TurnId
+from amux.core.errors import Refused
+from amux.core.ids import InputId, RequestId, Seq, SessionRef, TurnId
 from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
 from amux.core.launch import Asked
 from amux.ports import Draft, Recorded, Session
@@ -70,7 +68,7 @@ async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, a
 
     async with stores(settings) as parts:
         said = _input(prompt)
-        await _hears(parts)
+        await hears(parts)
         await parts.submit.launch(draft, said)
         session = await parts.sessions.find(str(draft.ref))
         if detach:
@@ -95,7 +93,7 @@ async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json
 
     async with stores(settings) as parts:
         said = _input(text)
-        await _hears(parts)
+        await hears(parts)
         session = await parts.sessions.find(name)
         await parts.submit.to(session.key, said)
         screen = Screen(session, as_json)
@@ -141,13 +139,13 @@ async def _attach(settings: Settings, name: str, after: int | None, *, tail: boo
 def interrupt(session: str, json: Json = False) -> None:
     """Ask the running Turn to stop. What its tools have done stays done."""
     with exits():
-        asyncio.run(_control(client_settings(), session, Interrupt(_id(), _me(), None, _name()), as_json=json))
+        asyncio.run(_control(client_settings(), session, Interrupt(new_id(), me(), None, my_name()), as_json=json))
 
 
 def answer(session: str, request: str, verdict: Annotated[Verdict, typer.Argument()], json: Json = False) -> None:
     """Answer a permission request. The first answer counts."""
     with exits():
-        control = Answer(_id(), _me(), RequestId(request), verdict, _name())
+        control = Answer(new_id(), me(), RequestId(request), verdict, my_name())
         asyncio.run(_control(client_settings(), session, control, as_json=json))
 
 
@@ -155,7 +153,7 @@ async def _control(settings: Settings, name: str, control: Interrupt | Answer, *
     from amux.wiring import stores
 
     async with stores(settings) as parts:
-        await _hears(parts)
+        await hears(parts)
         session = await parts.sessions.find(name)
         if session.owner is None:
             raise Refused(f"Nothing runs in {session.ref.id[:6]}, so there is nothing to do.")
@@ -166,14 +164,6 @@ async def _control(settings: Settings, name: str, control: Interrupt | Answer, *
                     if _settles(control, recorded.event):
                         _told(session, recorded, as_json=as_json)
                         return
-
-
-async def _hears(parts: "Stores") -> None:
-    """Whether somebody would be woken. A person who waits is told before anything is stored, and not afterwards."""
-    try:
-        await parts.redis.command("PING")
-    except Unavailable as why:
-        raise Unavailable("Redis does not answer: nothing was sent. See `amux doctor`.") from why
 
 
 def _settles(control: Interrupt | Answer, event: e.Event) -> bool:
@@ -243,19 +233,7 @@ def _fate(session: Session, said: InputId, event: e.Event) -> str | None:
 def _input(text: str) -> Input:
     if not text.strip():
         raise Refused("There is nothing to say: give a text.")
-    return Input(_id(), text, _me(), Authorization(_me()), int(time.time() * 1000), _name())
-
-
-def _id() -> InputId:
-    return InputId(f"cli:{getpass.getuser()}:{secrets.token_hex(8)}")
-
-
-def _me() -> Principal:
-    return Principal(f"cli:{getpass.getuser()}")
-
-
-def _name() -> str:
-    return getpass.getuser()
+    return Input(new_id(), text, me(), Authorization(me()), int(time.time() * 1000), my_name())
 
 
 def _folder(path: Path) -> Path:

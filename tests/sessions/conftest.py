@@ -20,7 +20,7 @@ from amux.ports import Draft, Session
 from amux.runtime.host import Host
 from amux.runtime.receive import new_session_id
 from amux.settings import Settings, load
-from tests.providers.conftest import carriers
+from tests.providers.conftest import carriers, eventually
 
 SECONDS = 60.0  # until what must come has failed to
 A, B = Principal("cli:user_a"), Principal("cli:user_b")
@@ -70,6 +70,15 @@ class Room:
                     if isinstance(recorded.event, kind) and fits(recorded.event):
                         return recorded.event
         raise AssertionError("the Timeline ended")
+
+    async def nth(self, session: Session, kind: type[E], number: int) -> E:
+        """The event of that kind that is the `number`th."""
+        numbers = count(1)
+        return await self.seen(session, kind, lambda _: next(numbers) == number)
+
+    async def quiet(self, session: Session) -> None:
+        """Until no process of its agent is left."""
+        await eventually(lambda: not self.agents(session))
 
     async def finished(self, session: Session, turn: int = 1) -> e.TurnFinished:
         return await self.seen(session, e.TurnFinished, lambda end: end.turn == TurnId(turn))
