@@ -151,7 +151,10 @@ def _places(home: Path) -> dict[str, str]:
 
 def command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
     """The command line, word for word as the SDK spells it. The preset prompt is the one without a word about it."""
-    line = [str(program), "--output-format", "stream-json", "--verbose", "--disallowedTools", ",".join(WITHHELD)]
+    line = [str(program), "--output-format", "stream-json", "--verbose"]
+    if launch.instructions:
+        line += ["--append-system-prompt", launch.instructions]
+    line += ["--disallowedTools", ",".join(WITHHELD)]
     if launch.model:
         line += ["--model", launch.model]
     if launch.permission is Permission.ask:

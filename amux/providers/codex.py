@@ -125,6 +125,8 @@ def _configured(state: Path, base_url: str) -> Path:
 def _settings(launch: LaunchSnapshot) -> dict[str, object]:
     """What is recorded, told at every start and resume: it outranks what Codex would take by itself (S5)."""
     settings: dict[str, object] = {"cwd": launch.workspace, **PERMISSIONS[launch.permission]}
+    if launch.instructions:
+        settings["developerInstructions"] = launch.instructions
     if launch.model:
         settings["model"] = launch.model
     if launch.effort:

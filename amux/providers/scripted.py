@@ -55,12 +55,13 @@ class Link(Protocol):
 
 
 class ScriptedConversation:
-    """One conversation with the agent. `patience` is how long it may take to show that it holds something, in seconds."""
+    """One conversation with the agent, which thinks over its `instructions` at the beginning of each Turn. `patience` is
+    how long it may take to show that it holds something, in seconds."""
 
-    def __init__(self, link: Link, native_id: str, emit: Emit, *, patience: float) -> None:
+    def __init__(self, link: Link, native_id: str, emit: Emit, *, patience: float, instructions: str = "") -> None:
         self.native_id = native_id
         self.steering: Steering | None = self
-        self._link, self._emit, self._patience = link, emit, patience
+        self._link, self._emit, self._patience, self._instructions = link, emit, patience, instructions
         self._told: dict[tuple[InputId, ...], asyncio.Future[str]] = {}
         self._turn: TurnId | None = None
         self._quiet = asyncio.Event()
@@ -70,7 +71,8 @@ class ScriptedConversation:
         """As the protocol says; the agent commits a prompt at once."""
         self._turn = turn
         self._quiet.clear()
-        await self._tell("start", turn, prompt.inputs, note=prompt.note)
+        note = "\n\n".join(filter(None, (self._instructions, prompt.note)))
+        await self._tell("start", turn, prompt.inputs, note=note)
 
     async def steer(self, turn: TurnId, inputs: tuple[Input, ...]) -> None:
         """As the protocol says; the agent takes it between two steps."""
@@ -192,7 +194,7 @@ class Scripted:
         link = _ProgramLink(process)
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                return await link.greet(emit, patience=self._patience)
+                return await link.greet(emit, opening.launch.instructions, patience=self._patience)
         except TimeoutError:
             raise Unavailable(f"The scripted agent did not begin within {GREETING_SECONDS:g} s.") from None
         finally:
@@ -208,14 +210,16 @@ class _ProgramLink:
         self._process, self._lines = process, process.lines()
         self._listening: asyncio.Task[None] | None = None
 
-    async def greet(self, emit: Emit, *, patience: float) -> ScriptedConversation:
+    async def greet(self, emit: Emit, instructions: str, *, patience: float) -> ScriptedConversation:
         """Raises Refused when it has no such conversation, Unavailable when it says nothing."""
         first = await anext(self._lines, None)
         if first is None:
             raise await self._process.failure()
         if first["is"] == "no_history":
             raise Refused("The scripted agent knows no such conversation any more.", key="no_history")
-        self.conversation = ScriptedConversation(self, first["conversation"], emit, patience=patience)
+        self.conversation = ScriptedConversation(
+            self, first["conversation"], emit, patience=patience, instructions=instructions
+        )
         self._listening = asyncio.create_task(self._listen(self.conversation), name="scripted agent")
         return self.conversation
 
@@ -244,7 +248,9 @@ class ScriptedInWorker:
     async def open(self, opening: Opening, emit: Emit) -> Conversation:
         """As the protocol says; it opens anything."""
         link = _WorkerLink()
-        conversation = ScriptedConversation(link, opening.native_id or "scripted-1", emit, patience=60.0)
+        conversation = ScriptedConversation(
+            link, opening.native_id or "scripted-1", emit, patience=60.0, instructions=opening.launch.instructions
+        )
         link.begin(self._seconds, conversation.take)
         return conversation
 

@@ -7,6 +7,7 @@ owns the connection."""
 import re
 from collections.abc import Iterator, Mapping
 from secrets import token_hex
+from sys import intern
 
 import msgspec
 
@@ -50,6 +51,7 @@ class Metadata(msgspec.Struct):
 
 class Body(msgspec.Struct):
     model: str = ""
+    system: str | list[Block] | None = None
     messages: list[Message] = []
     stream: bool = False
     tools: list[Tool] | None = None
@@ -86,6 +88,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
         fresh=fresh,
         results=results,
         tools=tuple(tool.name for tool in body.tools or ()),
+        instructed=intern("\n".join(block.text or "" for block in Message(content=body.system).blocks)),
     )
 
 

@@ -91,7 +91,8 @@ Reply = tuple[Part, ...]
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What one request said, whatever its API: `said` is each text of people in the whole conversation, in order, without
-    the agent's own additions; the last `fresh` of them were not yet answered, and `results` tools ran since the last one."""
+    the agent's own additions; the last `fresh` of them were not yet answered, and `results` tools ran since the last one.
+    `instructed` is what the agent was told by no person, system prompt included: one text for all requests that repeat it."""
 
     path: str
     model: str
@@ -101,6 +102,7 @@ class Heard:
     fresh: int
     results: int
     tools: tuple[str, ...] = ()
+    instructed: str = ""
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ in an input item. Pure: `models` owns the connection."""
 import json
 from collections.abc import Iterator, Mapping
 from secrets import token_hex
+from sys import intern
 
 import msgspec
 
@@ -83,6 +84,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
         fresh=fresh,
         results=results,
         tools=tuple(tool.name or tool.type for tool in body.tools or ()),
+        instructed=intern("\n".join(item.text for item in items if item.role in ("developer", "system"))),
     )
 
 

@@ -61,6 +61,20 @@ async def test_an_agent_that_works_gives_signs_of_life(room: Room) -> None:
     await room.interrupted(conversation, 1)
 
 
+@pytest.mark.rule("S2", "S5")
+async def test_an_experts_instructions_reach_the_model_at_the_start_and_after_a_resume(room: Room) -> None:
+    launch = replace(room.kind.launch, instructions="--Answer like an OWL.\n# 长 'quoted' $HOME")
+    first = await room.open(launch=launch)
+    await room.play(first, 1, "ONE")
+    await first.close()
+    again = await room.open(first.native_id, launch=launch)
+    await room.play(again, 2, "TWO")
+    for text in ("ONE", "TWO"):
+        heard = room.models.requests(text)
+        assert [one.instructed.count(launch.instructions) for one in heard] == [1] * len(heard) != []
+    assert room.models.times_said("OWL") == 0
+
+
 async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
     with pytest.raises(Refused) as refused:
         await room.open("9a6d2cd0-2ebc-4862-bbd0-5ef1a07b1e11")

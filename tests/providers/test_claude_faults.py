@@ -41,14 +41,15 @@ room = claude_room.room
 @pytest.mark.parametrize("resumed", [True, False])
 @pytest.mark.parametrize(("model", "effort"), [(None, None), ("loopback", "high")])
 @pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("instructions", ["", "--Be\nbrief."])
 def test_the_command_is_the_one_that_the_sdk_spells(
-    *, asks: bool, model: str | None, effort: str | None, resumed: bool
+    *, asks: bool, model: str | None, effort: str | None, resumed: bool, instructions: str
 ) -> None:
     sdk = importlib.import_module("claude_agent_sdk")  # here, since it takes seconds
     transport = importlib.import_module("claude_agent_sdk._internal.transport.subprocess_cli")
     options = sdk.ClaudeAgentOptions(
         cli_path="/x/claude",
-        system_prompt={"type": "preset", "preset": "claude_code"},
+        system_prompt={"type": "preset", "preset": "claude_code", **({"append": instructions} if instructions else {})},
         setting_sources=["project"],
         strict_mcp_config=True,
         disallowed_tools=[*WITHHELD],
@@ -61,7 +62,7 @@ def test_the_command_is_the_one_that_the_sdk_spells(
         session_id=None if resumed else "ID",
     )
     permission = Permission.ask if asks else Permission.bypass
-    launch = LaunchSnapshot("claude", "", model=model, effort=effort, permission=permission)
+    launch = LaunchSnapshot("claude", "", "", model, effort, permission, instructions)
     spelled = transport.SubprocessCLITransport("", options)._build_command()
     assert command(Path("/x/claude"), launch, Native("ID", resumed=resumed)) == spelled
 

@@ -63,9 +63,14 @@ class Desk:
     _more: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def open(
-        self, provider: Provider | None = None, *, native_id: str | None = None, seconds: float = 60
+        self,
+        provider: Provider | None = None,
+        *,
+        native_id: str | None = None,
+        seconds: float = 60,
+        instructions: str = "",
     ) -> Conversation:
-        launch = LaunchSnapshot("scripted", str(self.workspace))
+        launch = LaunchSnapshot("scripted", str(self.workspace), instructions=instructions)
         ref = SessionRef("local", SessionId("abc"))
         opening = Opening(ref, launch, str(self.home), boottime() + seconds, native_id, self.extends.append)
         conversation = await (provider or Scripted(seconds=0.1, patience=20)).open(opening, self._emit)
@@ -147,6 +152,16 @@ async def test_the_same_script_does_the_same_again(desk: Desk, tmp_path: Path, p
         await conversation.close()
     assert desk.events == other.events
     assert desk.texts() == ["hello", "word 1 word 2 word 3 "]
+
+
+@pytest.mark.rule("S2")
+async def test_an_experts_instructions_are_thought_over_in_each_turn(desk: Desk, provider: Provider) -> None:
+    conversation = await desk.open(provider, instructions="Be brief.")
+    for turn, note in ((T1, "A note."), (T2, "")):
+        await conversation.start_turn(turn, Prompt((said(f"!say {turn}"),), note=note))
+        await desk.ended(turn)
+    thoughts = [e.text for e in desk.events if isinstance(e, ItemSeen) and e.type is ItemType.reasoning and e.text]
+    assert list(dict.fromkeys(thoughts)) == ["Be brief.\n\nA note.", "Be brief."]
 
 
 async def test_a_note_goes_before_the_text(desk: Desk, provider: Provider) -> None:
