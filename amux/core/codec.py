@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from amux.core import events as e
-from amux.core.inputs import Answer, Input, Interrupt, Manage, Said
+from amux.core.inputs import Answer, Input, Interrupt, Manage, Prefer, Said, Withdraw
 from amux.core.session import State
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its ver
     "steer_requested": (1, e.SteerRequested),
     "input_steered": (1, e.InputSteered),
     "input_cancelled": (1, e.InputCancelled),
+    "input_preferred": (1, e.InputPreferred),
     "submission_failed": (1, e.SubmissionFailed),
     "turn_started": (1, e.TurnStarted),
     "item": (1, e.Item),
@@ -46,7 +47,14 @@ KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its ver
 UPGRADES: dict[tuple[str, int], Callable[[OldRow], OldRow]] = {}  # (kind, version): the row of that version, one later
 KIND_OF: dict[type[e.Event], tuple[str, int]] = {cls: (kind, version) for kind, (version, cls) in KINDS.items()}
 
-SAID: dict[str, type[Said]] = {"input": Input, "interrupt": Interrupt, "answer": Answer, "manage": Manage}
+SAID: dict[str, type[Said]] = {
+    "input": Input,
+    "interrupt": Interrupt,
+    "answer": Answer,
+    "manage": Manage,
+    "withdraw": Withdraw,
+    "prefer": Prefer,
+}
 SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
 CHECKPOINT = 3  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 

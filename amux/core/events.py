@@ -57,6 +57,7 @@ class FailReason(StrEnum):
     engine_unavailable = "engine_unavailable"  # the recorded engine is not there (S7)
     open_failed = "open_failed"  # the engine is there and would not open the conversation
     archived = "archived"  # the Session takes nothing any more
+    queue_full = "queue_full"
 
 
 class Fresh(StrEnum):
@@ -71,6 +72,7 @@ class CancelReason(StrEnum):
 
     interrupted = "interrupted"
     archived = "archived"
+    withdrawn = "withdrawn"
 
 
 class Refusal(StrEnum):
@@ -81,6 +83,7 @@ class Refusal(StrEnum):
     already_interrupting = "already_interrupting"
     busy = "busy"  # a Turn runs, or input waits (A4)
     already_so = "already_so"
+    not_waiting = "not_waiting"  # it runs, has run, or was never here
     archived = "archived"
 
 
@@ -189,10 +192,21 @@ class InputSteered:
 
 @dataclass(frozen=True, slots=True)
 class InputCancelled:
-    """They will not run (I6)."""
+    """They will not run (I6). `by` and `name`: who did not want it, where somebody did."""
 
     inputs: tuple[InputId, ...]
     reason: CancelReason
+    by: Principal | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputPreferred:
+    """This submission is the next of those that wait; somebody wanted it so."""
+
+    inputs: tuple[InputId, ...]
+    by: Principal
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +338,7 @@ Event = (
     | SteerRequested
     | InputSteered
     | InputCancelled
+    | InputPreferred
     | SubmissionFailed
     | TurnStarted
     | Item

@@ -115,5 +115,25 @@ class Manage:
     name: str = ""
 
 
-Control = Interrupt | Answer | Manage
-Said = Input | Interrupt | Answer | Manage
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """These inputs shall not run, if they still wait (H43)."""
+
+    id: InputId
+    by: Principal
+    inputs: tuple[InputId, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefer:
+    """The submission that holds this input shall be the next of those that wait."""
+
+    id: InputId
+    by: Principal
+    input: InputId
+    name: str = ""
+
+
+Control = Interrupt | Answer | Manage | Withdraw | Prefer
+Said = Input | Control

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from amux.core import events as e
-from amux.core import lifecycle, moves, steering
+from amux.core import lifecycle, moves, steering, waiting
 from amux.core import signals as s
 from amux.core.context import cancellation_note
 from amux.core.ids import InputId, TurnId
-from amux.core.inputs import Answer, Input, Interrupt, Manage, Said, Verdict
+from amux.core.inputs import Answer, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
 from amux.core.session import State
 from amux.core.step import (
     AnswerRequest,
@@ -114,8 +114,8 @@ def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
     for burst in steering.bursts(draft.scratch.held):
         moves.accept(draft, burst)
         draft.write(e.SubmissionFailed(moves.ids(burst), reason, detail))
-    for waiting in draft.state.queue:
-        draft.write(e.SubmissionFailed(moves.ids(waiting.inputs), reason, detail))
+    for submission in draft.state.queue:
+        draft.write(e.SubmissionFailed(moves.ids(submission.inputs), reason, detail))
     draft.set(phase=Phase.closed, held=())
 
 
@@ -138,6 +138,10 @@ def _hear(draft: Draft, said: Said) -> None:
             _answer(draft, said)
         case Manage():
             lifecycle.manage(draft, said)
+        case Withdraw():
+            waiting.withdraw(draft, said)
+        case Prefer():
+            waiting.prefer(draft, said)
         case _:
             assert_never(said)
 
@@ -183,6 +187,8 @@ def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
             draft.effects.append(SteerTurn(turn, burst))
         case steering.Queue() if _free(draft) and not draft.state.queue:
             _start(draft, burst)
+        case steering.Queue() if waiting.is_full(draft.state):
+            waiting.refuse(draft, burst)
         case steering.Queue(reason):
             draft.write(e.InputQueued(moves.ids(burst), reason))
         case _:

@@ -91,6 +91,9 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
             return _taken(state, ids)[1]
         case e.InputCancelled(ids):
             return _cancelled(state, ids)
+        case e.InputPreferred(ids):
+            first = tuple(s for s in state.queue if any(i.id in ids for i in s.inputs))
+            return replace(state, queue=(*first, *(s for s in state.queue if s not in first)))
         case e.PermissionRequested(_, request):
             return replace(state, requests=(*state.requests, request))
         case e.PermissionResolved(_, request):

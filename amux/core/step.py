@@ -31,6 +31,11 @@ class Burst:
     inputs: tuple[Input, ...]
     closes: float
 
+    def without(self, gone: tuple[Input, ...]) -> "Burst | None":
+        """What is left of it, if anything is."""
+        left = tuple(i for i in self.inputs if i not in gone)
+        return replace(self, inputs=left) if left else None
+
 
 @dataclass(frozen=True, slots=True)
 class Streaming:

@@ -81,6 +81,7 @@ class ReceiptView:
     reason: e.QueueReason | e.FailReason | e.CancelReason | None = None
     owner: str = ""  # whose Turn it waits for
     ahead: int = 0
+    preferred: int = 0  # the seq at which it was put before all others
     detail: str = ""
 
     @property
@@ -144,6 +145,8 @@ class Board:
                 self._receipt(seq, at, ids, Fate.failed, reason=reason, detail=detail)
             case e.InputCancelled(ids, reason):
                 self._cancel(seq, at, ids, reason)
+            case e.InputPreferred(ids):
+                self._prefer(seq, at, ids)
             case e.PermissionRequested():
                 self._ask(seq, at, event)
             case e.PermissionResolved():
@@ -255,11 +258,17 @@ class Board:
         self.changed.add(f"receipt:{inputs[-1].id}")
         self._recount(seq, at)
 
+    def _prefer(self, seq: Seq, at: float, ids: tuple[InputId, ...]) -> None:
+        for receipt in self.receipts.values():
+            if any(i.id in ids for i in receipt.inputs):
+                receipt.preferred = seq
+        self._recount(seq, at)
+
     def _recount(self, seq: Seq, at: float) -> None:
         """Places in the line move as it gets shorter."""
         running = self.turns.get(self._running) if self._running else None
         waiting = [r for r in self.receipts.values() if r.fate is Fate.waiting]
-        for ahead, receipt in enumerate(sorted(waiting, key=lambda r: r.first)):
+        for ahead, receipt in enumerate(sorted(waiting, key=lambda r: (-r.preferred, r.first))):
             turn, owner = (running.turn, running.by) if running else (receipt.turn, receipt.owner)
             if (receipt.ahead, receipt.turn, receipt.owner) != (ahead, turn, owner):
                 receipt.ahead, receipt.turn, receipt.owner, receipt.seq, receipt.now = ahead, turn, owner, seq, at

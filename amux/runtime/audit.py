@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from amux.core.audit import Count, Projection, examine
 from amux.core.events import Event
 from amux.core.ids import Seq
+from amux.core.session import State, fold
 from amux.ports import Session, Sessions, Timeline
 
 PAGE = 2_000
@@ -31,6 +32,10 @@ class Audit:
         log = [(seq, event) for seq, event in await self._log(session) if seq <= session.head]
         row = Projection(session.label, session.head, session.open_turn)
         return examine(str(session.ref), log, row, owned=session.owner)
+
+    async def state(self, session: Session) -> State:
+        """The Session as its whole Timeline says, folded anew."""
+        return fold(event for _, event in await self._log(session))
 
     async def _log(self, session: Session) -> Sequence[tuple[Seq, Event]]:
         log: list[tuple[Seq, Event]] = []

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from amux.core import events as e
-from amux.core import lifecycle, machine, moves, steering, watchdog
+from amux.core import lifecycle, machine, moves, session, steering, waiting, watchdog
 from amux.core import signals as s
-from amux.core.ids import InputId
+from amux.core.ids import InputId, TurnId
 from amux.core.inputs import Action, Input, Interrupt, Manage, Said
 from amux.core.session import State
-from amux.core.step import Draft, Phase
+from amux.core.step import Draft, Phase, StartTurn
 
 Fault = AbstractContextManager[object]
 
@@ -135,13 +136,32 @@ def _never_refuse(*_: object) -> None:
     return None
 
 
+def _resume_anyway(draft: Draft, _: e.Fresh | None) -> None:
+    _open(draft, None)
+
+
+def _never_heard(state: State, turn: TurnId) -> State:
+    return replace(_noted(state, turn), handoff=state.handoff)
+
+
+def _without_handoff(turn: TurnId, inputs: tuple[Input, ...], note: str, _: e.Fresh | None) -> StartTurn:
+    return StartTurn(turn, inputs, note)
+
+
+def _whatever_is_wanted(draft: Draft, wanted: tuple[InputId, ...]) -> list[tuple[InputId, ...]]:
+    on_the_way = tuple(i.id for s in draft.state.steering for i in s.inputs if i.id in wanted)
+    return [*_queued(draft, wanted), *([on_the_way] if on_the_way else [])]
+
+
 def _no_note(_: tuple[Input, ...]) -> str:
     return ""
 
 
 _decide, _steer_came_out, _recover = steering.decide, machine._steer_came_out, machine._recover
 _interrupt, _dispatch, _fail_waiting = machine._interrupt, machine._dispatch, machine._fail_waiting
+_queued = waiting._queued
 _answer, _hear, _died = machine._answer, machine._hear, machine._died
+_open, _noted = moves.open_, session._noted
 
 FAULTS: dict[str, Callable[[], Fault]] = {
     "queues what may have been taken (I5)": lambda: instead("_steer_came_out", _queue_what_is_unknown),
@@ -166,5 +186,9 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "archives and forgets what waits (A8)": lambda: patch.object(lifecycle, "_cancel_waiting", _leave_what_waits),
     "restarts beside the running Turn (A5)": lambda: patch.object(lifecycle, "_interrupt_for", _let_it_run),
     "sleeps over whatever runs (A4)": lambda: patch.object(lifecycle, "refusal", _never_refuse),
+    "resumes what it must not (S8)": lambda: patch.object(moves, "open_", _resume_anyway),
+    "hands over again and again (S8)": lambda: patch.object(session, "_noted", _never_heard),
+    "hands nothing over (S8)": lambda: instead("StartTurn", _without_handoff),
+    "withdraws what may be held (H43)": lambda: patch.object(waiting, "_queued", _whatever_is_wanted),
     "forgets the note (I6)": lambda: instead("cancellation_note", _no_note),
 }

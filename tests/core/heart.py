@@ -16,7 +16,7 @@ from amux.core import events as e
 from amux.core import machine, step
 from amux.core import signals as s
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Said, Verdict
+from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
 from amux.core.session import State, fold
 from amux.core.watchdog import Limits
 from tests.build import said
@@ -46,6 +46,10 @@ class Heart(RuleBasedStateMachine):
         self.taken: Counter[InputId] = Counter()  # what the provider holds for good
         self.last_end: s.TurnEnded | None = None
         self.notes: dict[TurnId, str] = {}
+        self.handoffs: dict[TurnId, e.Fresh | None] = {}
+        self.resuming: str | None = None  # the handle that the provider is to resume
+        self.given_up: set[str | None] = set()  # handles that nobody may resume any more
+        self.lost: e.Fresh | None = None  # its engine is, until one is recorded with an opening
         self.killed: s.TurnEnded | None = None  # its death is not told yet
         self.an_owner_opens()
 
@@ -66,16 +70,18 @@ class Heart(RuleBasedStateMachine):
 
     def perform(self, effect: step.Effect) -> None:
         match effect:
-            case step.OpenConversation():
+            case step.OpenConversation(native_id):
                 assert not self.opening
+                assert native_id is None or native_id not in self.given_up, "it begins anew (S8)"
+                self.resuming, self.lost = native_id, None
                 assert self.running is None, "a Turn ends before its agent is closed (A5)"
                 self.opening, self.open, self.foreign = True, False, False
-            case step.StartTurn(turn, inputs, note):
+            case step.StartTurn(turn, inputs, note, due):
                 assert self.open, "nothing starts on a closed provider"
                 assert self.running is None, "one Turn at a time (T4)"
                 assert self.stopping is None, "nothing starts before the stop is quiet (H45)"
                 assert not self.foreign, "nothing starts beside a foreign turn (H55)"
-                self.running, self.notes[turn] = turn, note
+                self.running, self.notes[turn], self.handoffs[turn] = turn, note, due
                 self.taken.update(i.id for i in inputs)
             case step.SteerTurn(_, inputs):
                 self.asked.append(effect)
@@ -95,7 +101,7 @@ class Heart(RuleBasedStateMachine):
 
     def an_owner_opens(self) -> None:
         self.epoch += 1
-        self.scratch = step.Scratch("scripted", WINDOW, LIMITS)
+        self.scratch = step.Scratch("scripted", WINDOW, LIMITS, self.lost)
         left = tuple(said for id, said in self.journal.items() if id not in self.accepted)
         self.signal(s.Opened(Epoch(self.epoch), f"w{self.epoch}", left))
 
@@ -155,6 +161,19 @@ class Heart(RuleBasedStateMachine):
     def somebody_manages(self, action: Action) -> None:
         self.hear(Manage(InputId(f"act_{next(self.numbers)}"), Principal("user_b"), action))
 
+    @precondition(lambda self: self.journal)
+    @rule(back=st.integers(1, 4), many=st.booleans())
+    def somebody_withdraws(self, back: int, many: bool) -> None:
+        said = tuple(self.journal)[-back:]
+        ids = said if many else said[:1]
+        self.hear(Withdraw(InputId(f"withdraw_{next(self.numbers)}"), Principal("user_b"), ids))
+
+    @precondition(lambda self: len(self.state.queue) > 1)
+    @rule(back=st.integers(1, 3))
+    def somebody_prefers(self, back: int) -> None:
+        wanted = self.state.queue[-min(back, len(self.state.queue))].inputs[-1].id
+        self.hear(Prefer(InputId(f"prefer_{next(self.numbers)}"), Principal("user_b"), wanted))
+
     @precondition(lambda self: self.state.last_turn)
     @rule(verdict=st.sampled_from(Verdict))
     def somebody_answers(self, verdict: Verdict) -> None:
@@ -168,9 +187,17 @@ class Heart(RuleBasedStateMachine):
     def the_provider_opens(self, works: bool) -> None:
         self.opening, self.open = False, works
         if works:
-            self.signal(s.ConversationReady(f"native_{self.epoch}", ("steering",)))
+            native_id = self.resuming or f"native_{next(self.numbers)}"
+            self.signal(s.ConversationReady(native_id, ("steering",)))
         else:
             self.signal(s.OpenFailed(e.FailReason.engine_unavailable, "not here"))
+
+    @precondition(lambda self: self.opening and self.resuming)
+    @rule()
+    def the_provider_has_no_such_history(self) -> None:
+        self.opening = False
+        self.given_up.add(self.resuming)
+        self.signal(s.HistoryGone())
 
     @precondition(lambda self: self.asked)
     @rule(answer=st.sampled_from(s.SteerAnswer))
@@ -261,6 +288,13 @@ class Heart(RuleBasedStateMachine):
         self.opening = self.open = self.foreign = False
         self.an_owner_opens()
 
+    @precondition(lambda self: self.state.native_id)
+    @rule()
+    def the_owner_dies_and_the_engine_is_lost(self) -> None:
+        self.given_up.add(self.state.native_id)
+        self.lost = e.Fresh.engine_lost
+        self.the_owner_dies_and_another_opens()
+
     @precondition(lambda self: self.open and self.scratch.at_rest(self.state) and not self.foreign)
     @rule()
     def the_owner_rests(self) -> None:
@@ -299,6 +333,7 @@ class Heart(RuleBasedStateMachine):
             assert stopped <= meant, "a late stop touches no later Turn (H39)"
         check_fates(self.log, self.journal, self.taken)
         check_notes(self.log, self.notes)
+        check_handoffs(self.log, self.handoffs)
 
     def _settle_something(self) -> bool:
         if self.opening:
@@ -369,6 +404,7 @@ def check_fates(  # noqa: C901 - one line a kind of fate
     started: list[InputId] = []
     senders: dict[TurnId, set[Principal | None]] = {}
     waited: set[InputId] = set()
+    preferred: set[Principal | None] = set()
     for event in log:
         match event:
             case e.TurnStarted(turn, ids):
@@ -390,15 +426,22 @@ def check_fates(  # noqa: C901 - one line a kind of fate
                 waited -= set(ids)
                 for i in ids:
                     fates[i].append("failed")
-            case e.InputCancelled(ids):
+            case e.InputCancelled(ids, e.CancelReason.interrupted):
                 for i in ids:
                     fates[i] = ["cancelled"]
+            case e.InputCancelled(ids):
+                waited -= set(ids)
+                for i in ids:
+                    assert not taken[i], "only what no provider may hold is withdrawn (H43)"
+                    fates[i].append("cancelled")
+            case e.InputPreferred(ids):
+                preferred |= {inputs[i].sender for i in ids}
             case _:
                 pass
     assert {i: f for i, f in fates.items() if len(f) != 1} == {}
     for i, (fate,) in fates.items():
         assert taken[i] <= (0 if fate == "cancelled" and i not in taken else 1)
-    for who in {i.sender for i in inputs.values()}:
+    for who in {i.sender for i in inputs.values()} - preferred:
         of_one = [i for i in started if inputs[i].sender == who]
         assert of_one == sorted(of_one, key=accepted.index), "order is kept per sender"
 
@@ -411,7 +454,7 @@ def check_notes(log: list[e.Event], notes: dict[TurnId, str]) -> None:
     running = TurnId(0)
     for event in log:
         match event:
-            case e.InputCancelled(ids):
+            case e.InputCancelled(ids, e.CancelReason.interrupted):
                 due += [texts[i] for i in ids]
             case e.TurnStarted(running):
                 assert {text for text in texts.values() if f'"{text}"' in notes[running]} == set(due)
@@ -421,5 +464,24 @@ def check_notes(log: list[e.Event], notes: dict[TurnId, str]) -> None:
                 due, named = due[len(named) :], []
             case e.TurnFinished():
                 running, named = TurnId(0), []
+            case _:
+                pass
+
+
+def check_handoffs(log: list[e.Event], handoffs: dict[TurnId, e.Fresh | None]) -> None:
+    """Who begins anew is told so by each Turn, until one is known to hold it, and never again (S8)."""
+    due: e.Fresh | None = None
+    running = TurnId(0)
+    for event in log:
+        match event:
+            case e.ConversationOpening(_, native_id, fresh) if fresh:
+                assert native_id is None
+                due = fresh
+            case e.TurnStarted(running):
+                assert handoffs[running] == due
+            case e.Item(turn) | e.Delta(turn) | e.TurnFinished(turn, e.Outcome.completed) if turn == running:
+                due = None
+            case e.TurnFinished():
+                running = TurnId(0)
             case _:
                 pass
