@@ -72,6 +72,8 @@ async def examine(*, matrix: bool) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _servers(given, settings, run):
         yield finding
+    for finding in _packs(given):
+        yield finding
     from amux.cli import agents, reach
 
     async for finding in agents.engines(given.engine, os.environ):
@@ -126,6 +128,16 @@ def _home(home: Path, run: Run | None) -> Finding:
         return Finding(Mark.warning, "home", f"{home} has {free >> 20} MiB left", "make room on its disk")
     state = f", amux runs here (pid {run.supervisor.pid})" if run else "" if home.exists() else ", not made yet"
     return Finding(Mark.fine, "home", f"{home}, {free >> 30} GiB free{state}")
+
+
+def _packs(settings: Settings) -> Iterator[Finding]:
+    """Each Pack that is left out, by its mistake."""
+    from amux.wiring import library
+
+    known = library(settings)
+    for fault in known.faults:
+        yield Finding(Mark.warning, "pack", str(fault), "mend that line, or move the Pack away")
+    yield Finding(Mark.fine, "packs", f"{len(known.sources)} read, with {len(known.experts)} experts")
 
 
 async def _ports(settings: Settings, run: Run | None) -> list[Finding]:

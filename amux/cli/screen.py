@@ -43,6 +43,10 @@ OUTCOMES = {
 }
 
 
+ANEW = {
+    e.Fresh.engine_lost: "nobody knows any more which agent held it before",
+    e.Fresh.history_gone: "the agent has its own record of it no longer",
+}
 ENDS = {
     watchdog.SILENT: "the agent gave no sign of life for too long; its processes are gone",
     watchdog.TOO_LONG: "the Turn took longer than is allowed here; its processes are gone",
@@ -102,6 +106,8 @@ class Screen:
                 self._line("dim", f"  {VERDICTS[verdict]}" if answered and verdict else f"  closed: {how}")
             case e.InterruptRequested():
                 self._line("dim", "asked to stop")
+            case e.ConversationOpening(_, _, fresh) if fresh:
+                self._line("lost", f"begins anew: {ANEW[fresh]}; the agent is told what amux has of it")
             case e.TurnFinished():
                 glyph, words = OUTCOMES[event.outcome]
                 why = ENDS.get(event.reason) or event.detail

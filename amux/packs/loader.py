@@ -36,7 +36,8 @@ class Fault:
     what: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}; the Pack {self.pack} is left out"
+        told = f"{self.file}:{self.line}: {self.what}; the Pack {self.pack} is left out"
+        return "".join(c if c.isprintable() else "?" for c in told)  # a project names its files and keys as it likes
 
 
 @dataclass(frozen=True, slots=True)

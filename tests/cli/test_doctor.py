@@ -56,7 +56,7 @@ async def test_a_fresh_installation_is_fine_and_stays_untouched(empty_home: dict
     said = await cli({**empty_home, "AMUX_WEB_PORT": "0"}, "doctor", "--json")
     seen = found(said)
     assert said.code == 0, said.out
-    assert list(seen) == ["python", "settings", "home", "ports", "postgres", "redis", "scripted", "feishu"]
+    assert list(seen) == ["python", "settings", "home", "ports", "postgres", "redis", "packs", "scripted", "feishu"]
     assert {what for what, (mark, _, _) in seen.items() if mark != "fine"} == {"feishu"}
     assert seen["python"][1].endswith(f"at {sys.executable}")
     assert "`amux up` starts it" in seen["postgres"][1]
@@ -100,6 +100,18 @@ async def test_all_that_is_broken_has_a_remedy(tmp_path: Path, taken: int) -> No
 
 
 @pytest.mark.usefixtures("quick")
+async def test_a_pack_with_a_mistake_is_warned_of(empty_home: dict[str, str]) -> None:
+    file = Path(empty_home["AMUX_HOME"], "packs", "team", "a.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text('modle = "m"\n')
+    said = await cli(empty_home, "doctor", "--json")
+    found = [row for row in map(json.loads, said.lines) if row["what"] in ("pack", "packs")]
+    assert [(row["mark"], row["state"]) for row in found] == [
+        ("warning", f"{file}:1: there is no key modle; write model; the Pack team is left out"),
+        ("fine", "1 read, with 1 experts"),
+    ]
+
+
 async def test_one_server_set_alone(empty_home: dict[str, str]) -> None:
     said = await cli({**empty_home, "AMUX_REDIS_URL": "redis://127.0.0.1:1/0"}, "doctor", "--json")
     assert found(said)["settings"] == (

@@ -156,6 +156,14 @@ def test_no_pack_takes_the_place_of_an_earlier_one(tmp_path: Path, name: str) ->
     assert library.experts["team/reviewer"] == Profile("team/reviewer")
 
 
+def test_a_fault_steers_no_terminal(tmp_path: Path) -> None:
+    pack(tmp_path, "team\x1b[2J", a__toml="")
+    pack(tmp_path, "bad", a__toml='"\\u001b[2J" = 1')
+    told = [str(fault) for fault in load(tmp_path).faults]
+    assert len(told) == 2
+    assert all(line.isprintable() for line in told)
+
+
 def test_a_pack_with_a_strange_name_is_refused(tmp_path: Path) -> None:
     strange = pack(tmp_path, "My Pack", a__toml="")
     pack(tmp_path, ".git", a__toml="")
