@@ -35,11 +35,13 @@ from amux.stores.timeline import PostgresTimeline
 if TYPE_CHECKING:
     import httpx2
 
+    from amux.core.admission import Access
     from amux.extensions import Provider
     from amux.feishu.openapi import OpenApi
     from amux.packs.loader import Library
     from amux.runtime.deliver import Deliver
     from amux.runtime.host import Host
+    from amux.runtime.receive import Receive
     from amux.stores.hints import CeleryWaker, RedisNudges
     from amux.stores.inbox import RedisInbox
     from amux.stores.lease import RedisLeases
@@ -254,13 +256,19 @@ async def deliverer(settings: Settings, parts: Stores) -> AsyncIterator["Deliver
         yield Deliver(parts.attach, parts.cards, parts.bindings, parts.waker, messenger, render, settings.lease)
 
 
+def receiver(settings: Settings, parts: Stores, allowed: "Access") -> "Receive":
+    """The Bridge's way in: what it launches records what any launch would that names nothing (S9)."""
+    from amux.runtime.receive import Receive
+
+    return Receive(parts.submit, parts.bindings, allowed, settings.target, lambda ref: launch_settings(settings, ref))
+
+
 async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
     """Hold the bot's long connection until TERM; `ready` is called whenever it is up. Raises Refused where no bot is set
     up, or its secret is wrong."""
     from amux.feishu.ingress import Ingress, access
     from amux.feishu.longconn import Health, Link, LongConnection
     from amux.feishu.openapi import http_client
-    from amux.runtime.receive import Receive
 
     calm_collector()
     bot = settings.feishu
@@ -269,10 +277,7 @@ async def ingress(settings: Settings, ready: Callable[[], None]) -> None:
     async with stores(settings) as parts, http_client() as http:
         api = _api(bot, http)
         allowed = access(bot.app_id, bot.owner, bot.drivers)
-        receive = Receive(
-            parts.submit, parts.bindings, allowed, settings.target, lambda ref: launch_settings(settings, ref)
-        )
-        ear = Ingress(api, await _open_id(api), receive, parts.cards, allowed)
+        ear = Ingress(api, await _open_id(api), receiver(settings, parts, allowed), parts.cards, allowed)
 
         def watch(health: Health) -> None:
             if health.link is Link.up:

@@ -1,7 +1,6 @@
 """Experts and shortcuts from a terminal: what there is, what is wrong with a Pack, and what a launch records of them."""
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -82,21 +81,6 @@ async def test_run_with_an_unknown_expert_makes_nothing(env: dict[str, str], tmp
     assert (said.code, said.out) == (1, "")
     assert said.err == "There is no expert team/nobody. `amux expert ls` shows what there is.\n"
     assert not (tmp_path / "home" / "workspaces").exists()
-
-
-EXPERTS = (None, "builtin/default", "team/reviewer", "here/reviewer", "team/careful")
-
-
-@pytest.mark.rule("S9")
-@pytest.mark.parametrize(("expert", "given"), list(product(EXPERTS, (None, *Permission))))
-def test_every_entrance_records_bypass_unless_told_otherwise(
-    env: dict[str, str], tmp_path: Path, expert: str | None, given: Permission | None
-) -> None:
-    """What `amux run` and the Bridge call: the same for each expert, wherever it comes from."""
-    settings = load({**env, "AMUX_WORKSPACE": str(tmp_path / "work")})
-    launch = wiring.launch_settings(settings, REF, Asked(permission=given), expert=expert)
-    assert launch.permission is (given or Permission.bypass)
-    assert launch.profile == (expert or "builtin/default")
 
 
 @pytest.mark.rule("S2", "S9")

@@ -75,6 +75,18 @@ async def test_an_experts_instructions_reach_the_model_at_the_start_and_after_a_
     assert room.models.times_said("OWL") == 0
 
 
+@pytest.mark.rule("S5")
+async def test_a_model_that_is_no_longer_served_is_named_and_no_other_is_asked(room: Room) -> None:
+    first = await room.open()
+    await room.play(first, 1, "ONE")
+    await first.close()
+    again = await room.open(first.native_id, launch=replace(room.kind.launch, model="no-such-model"))
+    ended = await room.play(again, 2, "TWO")
+    assert ended.outcome is Outcome.failed
+    assert "no-such-model" in ended.detail
+    assert room.models.requests("TWO") == []  # what no model could be asked is not among them
+
+
 async def test_a_conversation_that_is_gone_is_named(room: Room) -> None:
     with pytest.raises(Refused) as refused:
         await room.open("9a6d2cd0-2ebc-4862-bbd0-5ef1a07b1e11")
