@@ -84,7 +84,7 @@ def _service(plan: Plan, where: Urls, name: str, number: int) -> Service:
     aside = name in ("ingress", "flower")  # neither is waited for: one imports for seconds, the other may never matter
     ready: Probe | None = None
     if name in ("worker", "deliver", "ingress"):
-        ready = _written(ready_file)
+        ready = written(ready_file)
     elif port:
         ready = http_answers(f"http://127.0.0.1:{port}/healthz" if name == "web" else f"http://127.0.0.1:{port}/")
     return Service(
@@ -97,7 +97,7 @@ def _service(plan: Plan, where: Urls, name: str, number: int) -> Service:
     )
 
 
-def _written(path: Path) -> Probe:
+def written(path: Path) -> Probe:
     """A service that writes its pid there when it is ready; what an earlier life wrote does not count."""
 
     def alive() -> bool:

@@ -178,10 +178,26 @@ def _elsewhere(row: CardRow, world: World) -> bool:
     return message is not None and asked is not None and message.thread != asked.thread
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a Turn ended, and when (seconds since 1970)."""
+
+    outcome: e.Outcome
+    at: float
+
+
+async def ends(parts: Stores, broken: Sequence[Broken]) -> list[End | None]:
+    """The end of each of these Turns; None where it has none."""
+    wanted = {one.session for one in broken}
+    found: dict[tuple[SessionKey, TurnId], End] = {}
+    for session in await parts.sessions.list(label=None, target=None, limit=MANY):
+        for recorded in await _log(parts, session) if session.key in wanted else ():
+            if isinstance(recorded.event, e.TurnFinished):
+                found[session.key, recorded.event.turn] = End(recorded.event.outcome, recorded.at)
+    return [found.get((one.session, one.turn)) for one in broken]
+
+
 async def recovered(parts: Stores, broken: Sequence[Broken]) -> list[float]:
     """How long each broken Turn took to its end, in seconds; infinite where it has none."""
-    logs: dict[SessionKey, dict[TurnId, float]] = {}
-    for whole in await everything(parts):
-        ends = {r.event.turn: r.at for r in whole.log if isinstance(r.event, e.TurnFinished)}
-        logs[whole.session.key] = ends
-    return [max(0.0, logs.get(b.session, {}).get(b.turn, float("inf")) - b.since) for b in broken]
+    found = zip(await ends(parts, broken), broken, strict=True)
+    return [max(0.0, end.at - one.since) if end else float("inf") for end, one in found]

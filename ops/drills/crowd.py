@@ -9,6 +9,8 @@ from amux.sandbox.ledger import Ledger
 from amux.sandbox.records import ThreadId
 from amux.sandbox.world import World
 
+OPENING, MORE = "Look at part", "And point"  # how each of its messages begins
+
 
 @dataclass(slots=True)
 class Crowd:
@@ -25,7 +27,7 @@ class Crowd:
     def open(self) -> None:
         """One topic each, with a first message."""
         for number in range(self.sessions):
-            self.topics.append(self.world.open_topic(feishu.USER_A, feishu.PAYMENTS, f"Look at part {number}."))
+            self.topics.append(self.world.open_topic(feishu.USER_A, feishu.PAYMENTS, f"{OPENING} {number}."))
 
     def talk(self) -> None:
         """Begin to talk."""
@@ -37,6 +39,14 @@ class Crowd:
             self._talking.cancel()
             await asyncio.gather(self._talking, return_exceptions=True)
 
+    def flood(self, topics: int) -> None:
+        """Everybody speaks at once, in every topic, and opens so many new ones, in which nobody speaks again."""
+        for topic in self.topics:
+            self.say(topic)
+        for _ in range(topics):
+            self._said += 1
+            self.world.open_topic(feishu.USER_A, feishu.PAYMENTS, f"{OPENING} {self._said} too.")
+
     def accepted(self) -> frozenset[str]:
         """The inputs that were acknowledged to their senders: what amux has promised."""
         acknowledged = Ledger(self.world).acknowledged(feishu.CODER)
@@ -44,11 +54,11 @@ class Crowd:
 
     async def _talk(self) -> None:
         while True:
-            self.say()
+            self.say(self.dice.choice(self.topics))
             await asyncio.sleep(self.dice.expovariate(self.rate))
 
-    def say(self) -> None:
-        """One more message in some topic, by User A mostly."""
+    def say(self, topic: ThreadId) -> None:
+        """One more message in that topic, by User A mostly."""
         self._said += 1
         who = feishu.USER_A if self.dice.random() < 0.7 else feishu.USER_B
-        self.world.say(who, feishu.PAYMENTS, f"And point {self._said}.", topic=self.dice.choice(self.topics))
+        self.world.say(who, feishu.PAYMENTS, f"{MORE} {self._said}.", topic=topic)

@@ -1,61 +1,57 @@
-"""The harms, one a drill: each does its damage once and answers which Turns it broke, and since when."""
+"""The harms that a signal or a word does: each does its damage once and answers which Turns it broke, and since when."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from amux.sandbox import feishu
-from amux.wiring import Stores
 from ops.drills.count import Broken, open_turns
-from ops.drills.stage import Stage
+from ops.drills.scene import Scene, broken_since, owned_by
 
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """Where harm is done, for the how-manieth time."""
-
-    stage: Stage
-    parts: Stores
-    number: int
-
-
-Harm = Callable[[Scene], Awaitable[Sequence[Broken]]]
+AWAY_SECONDS = 60.0  # of Redis
 
 
 async def kill_worker(scene: Scene) -> Sequence[Broken]:
     """SIGKILL of one of two workers; the other takes over."""
     name = ("worker", "worker-2")[scene.number % 2]
     pid = scene.stage.pids()[name]
-    broken = await _owned_by(scene.parts, pid)
+    broken = await owned_by(scene.parts, pid)
     at = scene.stage.signal(name, signal.SIGKILL)
     await scene.stage.back(name, pid)
-    return [Broken(b.session, b.turn, at) for b in broken]
+    return broken_since(broken, at)
 
 
 async def kill_deliver(scene: Scene) -> Sequence[Broken]:
     """SIGKILL of what shows cards; no Turn notices."""
-    pid = scene.stage.pids()["deliver"]
-    scene.stage.signal("deliver", signal.SIGKILL)
-    await scene.stage.back("deliver", pid)
-    return ()
+    return await _kill(scene, "deliver")
 
 
 async def kill_ingress(scene: Scene) -> Sequence[Broken]:
     """SIGKILL of what listens to Feishu; what it had not acknowledged comes again."""
-    pid = scene.stage.pids()["ingress"]
-    scene.stage.signal("ingress", signal.SIGKILL)
-    await scene.stage.back("ingress", pid)
+    return await _kill(scene, "ingress")
+
+
+async def restart_postgres(scene: Scene) -> Sequence[Broken]:
+    """Postgres crashes and comes back, in mid-write; a Turn is lost only where its owner could not wait for that."""
+    return await _kill(scene, "postgres")
+
+
+async def _kill(scene: Scene, name: str) -> Sequence[Broken]:
+    pid = scene.stage.pids()[name]
+    scene.stage.signal(name, signal.SIGKILL)
+    await scene.stage.back(name, pid)
     return ()
 
 
 async def kill_all(scene: Scene) -> Sequence[Broken]:
     """SIGKILL of every process at once; then a start."""
-    broken = [(session.key, turn) for session, turn in await open_turns(scene.parts)]
+    broken = await open_turns(scene.parts)
     await scene.stage.kill_all()
+    if scene.pair:
+        await scene.pair.up()
     await scene.stage.start()
-    return [Broken(key, turn, scene.stage.first_worker_ready()) for key, turn in broken]
+    return broken_since(broken, scene.stage.first_worker_ready())
 
 
 async def wipe_redis(scene: Scene) -> Sequence[Broken]:
@@ -69,7 +65,7 @@ async def stop_redis(scene: Scene) -> Sequence[Broken]:
     """Redis away for a minute, under load."""
     pid = scene.stage.pids()["redis"]
     scene.stage.signal("redis", signal.SIGSTOP)
-    await asyncio.sleep(60)
+    await asyncio.sleep(AWAY_SECONDS)
     os.kill(pid, signal.SIGCONT)
     await asyncio.sleep(scene.stage.lease)
     return ()
@@ -79,11 +75,11 @@ async def freeze_worker(scene: Scene) -> Sequence[Broken]:
     """SIGSTOP of a worker past its Lease, then SIGCONT: the stale owner must fall silent, and write nothing."""
     name = ("worker", "worker-2")[scene.number % 2]
     pid = scene.stage.pids()[name]
-    broken = await _owned_by(scene.parts, pid)
+    broken = await owned_by(scene.parts, pid)
     at = scene.stage.signal(name, signal.SIGSTOP)
     await asyncio.sleep(scene.stage.lease * 2 + 1)
     scene.stage.signal(name, signal.SIGCONT)
-    return [Broken(b.session, b.turn, at) for b in broken]
+    return broken_since(broken, at)
 
 
 async def redeliver(scene: Scene) -> Sequence[Broken]:
@@ -93,29 +89,8 @@ async def redeliver(scene: Scene) -> Sequence[Broken]:
     return ()
 
 
-async def restart_postgres(scene: Scene) -> Sequence[Broken]:
-    """Postgres crashes and comes back, in mid-write."""
-    pid = scene.stage.pids()["postgres"]
-    scene.stage.signal("postgres", signal.SIGKILL)
-    await scene.stage.back("postgres", pid)
+async def failover(scene: Scene) -> Sequence[Broken]:
+    """The leading Postgres dies for good, and its synchronous standby takes over (H2, H15)."""
+    assert scene.pair
+    await scene.pair.fail_over()
     return ()
-
-
-async def _owned_by(parts: Stores, pid: int) -> list[Broken]:
-    """The Turns that run on the worker of that process; its name ends with its pid."""
-    running = await open_turns(parts)
-    return [Broken(s.key, turn, 0.0) for s, turn in running if s.owner and s.owner.endswith(f"-{pid}")]
-
-
-HARMS: dict[str, Harm] = {
-    "kill-worker": kill_worker,
-    "kill-ingress": kill_ingress,
-    "kill-deliver": kill_deliver,
-    "kill-all": kill_all,
-    "wipe-redis": wipe_redis,
-    "stop-redis": stop_redis,
-    "freeze-worker": freeze_worker,
-    "redeliver": redeliver,
-    "restart-postgres": restart_postgres,
-}
-NO_LOST_TURNS = frozenset({"wipe-redis", "stop-redis", "kill-deliver", "kill-ingress", "redeliver"})

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from amux.core.errors import Unavailable
 from amux.local.child import spawn
+from amux.providers import guard
 from amux.sandbox import feishu
 from amux.sandbox.app import create
 from amux.sandbox.env import sandbox_env
@@ -32,7 +33,7 @@ FAST = Pace(scale=0.02)  # what was not acknowledged comes again after 0.3 s, no
 
 @dataclass(slots=True)
 class Stage:
-    """A running amux, its world, and the ways to harm it."""
+    """A running amux, its world, and the ways to harm it. `others` names what belongs to it and is kept by the drill."""
 
     home: Path
     env: Mapping[str, str]
@@ -40,6 +41,7 @@ class Stage:
     models: Models
     lease: float
     names: Sequence[str]
+    others: list[Callable[[], Mapping[str, int]]] = field(default_factory=list)
     _process: asyncio.subprocess.Process | None = None
     _log: Path = field(init=False)
 
@@ -81,9 +83,10 @@ class Stage:
         try:
             run = json.loads((self.home / "run.json").read_text())
         except (OSError, ValueError):
-            return {}
-        found = {name: int(process["pid"]) for name, process in run["processes"].items()}
-        return {**found, "supervisor": int(run["supervisor"]["pid"])}
+            run = {"processes": {}}
+        kept = {**run["processes"], **({"supervisor": run["supervisor"]} if "supervisor" in run else {})}
+        found = {name: int(process["pid"]) for name, process in kept.items()}
+        return found | {name: pid for others in self.others for name, pid in others().items()}
 
     def signal(self, name: str, number: signal.Signals) -> float:
         """Send it, and answer when, in seconds since 1970."""
@@ -99,6 +102,8 @@ class Stage:
                 continue
         assert self._process
         await self._process.wait()
+        for ready in (self.home / "ready").glob("worker*"):
+            ready.unlink(missing_ok=True)
         return time.time()
 
     async def back(self, name: str, old: int) -> float:
@@ -129,6 +134,23 @@ class Stage:
         """Processes of this home that are still there, by the home's path in their command or environment."""
         mark = str(self.home).encode()
         return [pid for pid in _pids() if pid != os.getpid() and _mentions(pid, mark)]
+
+    def guards(self) -> dict[str, int]:
+        """The Guards of all agents, by the ids of their Sessions."""
+        found: dict[str, int] = {}
+        for pid in _pids():
+            words = _words(pid)
+            if guard.__file__ in words[:-1]:
+                lock = Path(words[words.index(guard.__file__) + 1])
+                if lock.is_relative_to(self.home):
+                    found[lock.stem] = pid
+        return found
+
+    def logs_with(self, words: Sequence[str]) -> list[str]:
+        """The logs of the house, and of what the drill keeps beside it, that hold one of these words."""
+        logs = [self._log, *self.home.parent.glob("*/logs/*")]
+        texts = {log.name: log.read_text(errors="replace") for log in logs if log.is_file()}
+        return [name for name, text in texts.items() if any(word in text for word in words)]
 
     def given(self) -> list[str]:
         """Every input id that an agent was handed, by the agents' own record; what is there twice ran twice."""
@@ -186,6 +208,13 @@ def free_port() -> int:
 
 def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def _mentions(pid: int, mark: bytes) -> bool:
