@@ -14,11 +14,13 @@ from amux.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from amux.core.ids import InputId, SessionKey, TurnId
-from amux.core.inputs import Permission
+from amux.core.ids import InputId, Principal, SessionId, SessionKey, SessionRef, TurnId
+from amux.core.inputs import Action, Interrupt, Manage, Permission
 from amux.core.launch import DEFAULT_PROFILE, LaunchSnapshot, Record, Saved, saved
 from amux.extensions import Emit, Opening, Refused, Unavailable
-from tests.build import said
+from amux.ports import Draft, NewBinding
+from amux.runtime.submit import Submit
+from tests.build import TOPIC, said
 from tests.fakes import FakeConversation, FakeProvider
 from tests.runtime.house import LEASE, LINGER, House, until
 
@@ -82,6 +84,37 @@ async def test_a_wake_runs_on_what_is_recorded(house: House) -> None:
     await turn(house, key, 2)
     assert [opened.opening.launch for opened in house.agent.opened] == [LAUNCH, LAUNCH]
     assert record(house, key) == Record("team/a", "fake")
+
+
+@pytest.mark.rule("S4", "A5")
+async def test_a_restart_keeps_address_binding_and_what_waits(house: House) -> None:
+    """S4.a: onto another process, and what waited runs in its order, each once."""
+    ports = house.workers["w1"][0]
+    first = said("user_a", "one", id="om_1")
+    binding = NewBinding(TOPIC, "omt_topic", 1)
+    ref = SessionRef("local", SessionId("7k3m"))
+    journaled = await Submit(ports.inputs, ports.inbox, ports.waker).launch(Draft(ref, LAUNCH, "t"), first, binding)
+    key = journaled.session
+    house.drive()
+    await until(lambda: house.agent.opened and house.agent.opened[0].prompts)
+    for n in (2, 3):
+        await house.say(key, said(f"user_{n}", "waits", id=f"om_{n}", material=["a.png"]))
+    await until(lambda: house.kinds(key).count("InputQueued") == 2)
+    await house.say(key, Manage(InputId("restart_1"), Principal("user_a"), Action.restart))
+    await until(lambda: len(house.agent.opened) == 2 and house.agent.opened[1].prompts)
+    house.agent.opened[1].finish()
+    await until(lambda: len(house.agent.opened[1].prompts) == 2)
+    house.agent.opened[1].finish()
+    await until(lambda: TurnFinished(TurnId(3), Outcome.completed) in house.events(key))
+    assert (house.agent.opened[0].closed, house.agent.opened[1].opening.native_id) == (True, "native-1")
+    assert house.agent.opened[1].opening.launch == LAUNCH
+    started = [x.inputs for x in house.events(key) if isinstance(x, TurnStarted)]
+    assert started == [("om_1",), ("om_2",), ("om_3",)]
+    ends = [(x.turn, x.outcome) for x in house.events(key) if isinstance(x, TurnFinished)]
+    assert ends == [(1, Outcome.interrupted), (2, Outcome.completed), (3, Outcome.completed)]
+    (bound,) = await ports.bindings.find(TOPIC.app, TOPIC.chat, ["omt_topic"])
+    assert (bound.session, bound.until) == (key, None)
+    assert (await ports.sessions.find("7k3m")).ref == ref
 
 
 @pytest.mark.rule("S5")
@@ -194,6 +227,26 @@ async def test_a_lost_engine_begins_anew_with_a_handoff_once(house: House) -> No
     await turn(house, key, 3)
     again = house.agent.opened[-1]
     assert (again.opening.native_id, again.prompts[0][1].note) == ("native-2", "")
+
+
+@pytest.mark.rule("S8")
+async def test_an_engine_is_recorded_with_its_opening_and_not_before(house: House) -> None:
+    """H69: an owner that wrote something else and died must not leave a record by which the old handle is resumed."""
+    key = session(house)
+    await turn(house, key, 1, text="remember 17")
+    await sleep(house)
+    keep(house, key, Record("team/a"), replace(saved(LAUNCH), engine=None))
+    await house.say(key, Interrupt(InputId("stop_1"), Principal("user_a"), None))
+    house.drive()
+    await until(lambda: house.kinds(key)[-1] == "ControlRefused")
+    assert record(house, key) == Record("team/a")
+    house.crash("w1")
+    house.worker("w2")
+    house.world.clock.advance(LEASE + 1)
+    await house.sweep()
+    await turn(house, key, 2)
+    assert openings(house, key)[-1] == ConversationOpening("fake", None, Fresh.engine_lost)
+    assert record(house, key) == Record("team/a", "fake")
 
 
 @pytest.mark.rule("S8")
