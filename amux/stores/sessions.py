@@ -1,6 +1,8 @@
 """Session rows: found by what people type, listed, and named for the sweep. It never writes one."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -69,5 +71,20 @@ def session_of(row: Sequence[Any]) -> Session:
     """A row of COLUMNS."""
     key, target, id_, profile, engine, snapshot, label, head, open_turn, owner, title = row
     ref, record = SessionRef(target, SessionId(id_)), Record(profile, engine)
-    saved = msgspec.json.decode(snapshot, type=Saved)
-    return Session(key, ref, record, saved, Label(label), head, open_turn, owner, title)
+    return Session(key, ref, record, saved_of(snapshot), Label(label), head, open_turn, owner, title)
+
+
+def saved_of(snapshot: str) -> Saved:
+    """What can be read of a launch snapshot; the rest is lost, and only its own Session has to do with that (S6, H5)."""
+    try:
+        return msgspec.json.decode(snapshot, type=Saved)
+    except msgspec.DecodeError:
+        pass
+    saved = Saved()
+    with suppress(msgspec.DecodeError):
+        row = msgspec.json.decode(snapshot, type=dict[str, Any])
+        for name in {f.name for f in fields(Saved)} & row.keys():
+            with suppress(msgspec.ValidationError):
+                one = msgspec.convert({name: row[name]}, Saved)
+                saved = replace(saved, **{name: getattr(one, name)})
+    return saved

@@ -25,7 +25,7 @@ from amux.core.events import (
     TurnStarted,
 )
 from amux.core.ids import Epoch, ItemId, Seq, SessionKey, TurnId
-from amux.core.launch import Record
+from amux.core.launch import Record, Saved
 from amux.core.session import State, fold
 from amux.ports import Append, Fence, OpenedTimeline
 from amux.stores import postgres
@@ -178,6 +178,32 @@ async def test_an_identity_whose_answer_is_lost_is_written_once(side: Side, far:
     assert await far.process.timeline.append(key, owner.fence, settled) == replace(owner.fence, head=Seq(1))
     assert (await opened(side.b, key, "b|2")).session.record == Record("p2", "e2")
     assert await events(side, key) == [OPENING]
+
+
+SNAPSHOTS: dict[str, tuple[str, Saved]] = {
+    "nothing": ("{}", Saved()),
+    "no JSON": ('{"engine": "e', Saved()),
+    "no object": ("[1]", Saved()),
+    "a setting of another release": (
+        '{"engine":"e1","workspace":"/w","permission":"perhaps","model":7,"more":[]}',
+        Saved(engine="e1", workspace="/w"),
+    ),
+}
+
+
+@pytest.mark.rule("S6")
+@pytest.mark.parametrize(("snapshot", "left"), SNAPSHOTS.values(), ids=SNAPSHOTS)
+async def test_what_cannot_be_read_of_a_snapshot_is_lost_and_costs_nobody_else(
+    side: Side, postgres_url: str, snapshot: str, left: Saved
+) -> None:
+    keys = [await side.session() for _ in range(3)]
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        await connection.execute("update sessions set snapshot = %s where key = %s", (snapshot, keys[1]))
+    owners = await asyncio.gather(*(opened(side.a, key) for key in keys))
+    assert owners[1].session.saved == left
+    assert [owner.session.saved.workspace for owner in (owners[0], owners[2])] == ["/work"] * 2
+    listed = await side.b.sessions.list(label=None, target=None, limit=9)
+    assert {*keys} <= {session.key for session in listed}
 
 
 async def test_a_state_that_cannot_be_kept_is_broken(side: Side) -> None:
