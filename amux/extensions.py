@@ -65,6 +65,15 @@ class Steering(Protocol):
         nothing), Uncertain when it may: no acknowledgement in time, a broken transport (I5). Calls keep their order."""
 
 
+class Compaction(Protocol):
+    """Summarising the context, to make room in it."""
+
+    async def compact(self) -> None:
+        """Return when it is done; no Turn runs meanwhile (A6).
+
+        Raises Refused or Unavailable when it certainly was not, Uncertain when it may have been."""
+
+
 class Conversation(Protocol):
     """One live native conversation."""
 
@@ -75,6 +84,10 @@ class Conversation(Protocol):
     @property
     def steering(self) -> Steering | None:
         """None when it takes nothing while it works."""
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """None when it cannot be asked for that."""
 
     async def start_turn(self, turn: TurnId, prompt: Prompt) -> None:
         """Return when the provider has shown that it holds the prompt; the Turn's end is emitted as TurnEnded, once.
@@ -104,6 +117,7 @@ class Provider(Protocol):
 
 
 __all__ = [
+    "Compaction",
     "Conversation",
     "DeltaSeen",
     "Died",

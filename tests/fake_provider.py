@@ -29,6 +29,19 @@ class FakeSteering:
 
 
 @dataclass
+class FakeCompaction:
+    """Is done at once, or fails as the test says."""
+
+    fault: Fault | None = None
+    done: int = 0
+
+    async def compact(self) -> None:
+        if self.fault:
+            raise self.fault()
+        self.done += 1
+
+
+@dataclass
 class FakeConversation:
     """One live conversation. `prompts` is what its agent was given, in order: what is there twice ran twice."""
 
@@ -36,6 +49,7 @@ class FakeConversation:
     emit: Emit
     native_id: str
     steering: Steering | None
+    compaction: "FakeCompaction | None" = None
     prompts: list[tuple[TurnId, Prompt]] = field(default_factory=list)
     answers: list[tuple[RequestId, Verdict]] = field(default_factory=list)
     interrupts: list[TurnId] = field(default_factory=list)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from amux.core import events as e
-from amux.core.inputs import Answer, Input, Interrupt, Manage, Prefer, Said, Withdraw
+from amux.core.inputs import Answer, ContextWish, Input, Interrupt, Manage, Prefer, Said, Withdraw
 from amux.core.session import State
 
 T = TypeVar("T")
@@ -39,6 +39,11 @@ KINDS: dict[str, tuple[int, type[e.Event]]] = {  # the word on the wire: its ver
     "permission_resolved": (1, e.PermissionResolved),
     "interrupt_requested": (1, e.InterruptRequested),
     "action_requested": (1, e.ActionRequested),
+    "context_queued": (1, e.ContextQueued),
+    "compact_requested": (1, e.CompactRequested),
+    "context_compacted": (1, e.ContextCompacted),
+    "context_failed": (1, e.ContextFailed),
+    "context_cleared": (1, e.ContextCleared),
     "conversation_failed": (1, e.ConversationFailed),
     "control_refused": (1, e.ControlRefused),
     "native_turn_quarantined": (1, e.NativeTurnQuarantined),
@@ -52,11 +57,12 @@ SAID: dict[str, type[Said]] = {
     "interrupt": Interrupt,
     "answer": Answer,
     "manage": Manage,
+    "context": ContextWish,
     "withdraw": Withdraw,
     "prefer": Prefer,
 }
 SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
-CHECKPOINT = 3  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
+CHECKPOINT = 4  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 
 _encoder = msgspec.json.Encoder()
 _READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {

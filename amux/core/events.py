@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import Action, Authorization, Input, Verdict
+from amux.core.inputs import Action, Authorization, ContextWish, Input, Verdict
 
 
 class Label(StrEnum):
@@ -83,6 +83,7 @@ class Refusal(StrEnum):
     already_interrupting = "already_interrupting"
     busy = "busy"  # a Turn runs, or input waits (A4)
     already_so = "already_so"
+    unavailable = "unavailable"  # this agent cannot do it (A10)
     not_waiting = "not_waiting"  # it runs, has run, or was never here
     archived = "archived"
 
@@ -301,6 +302,46 @@ class ConversationFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextQueued:
+    """It waits for its turn among the inputs (I9)."""
+
+    wish: ContextWish
+
+
+@dataclass(frozen=True, slots=True)
+class CompactRequested:
+    """Intent: let the agent summarise its context (A6)."""
+
+    control: InputId
+    by: Principal
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCompacted:
+    """It has."""
+
+    control: InputId
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFailed:
+    """It was not compacted, or nobody can know; the context is what the agent says it is. `detail` is for people."""
+
+    control: InputId
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCleared:
+    """The conversation is given up; the next Turn begins with none of it. No file, no memory, no history is gone (A7)."""
+
+    control: InputId
+    by: Principal
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRefused:
     """A Control changed nothing, and this is why (A12)."""
 
@@ -347,6 +388,11 @@ Event = (
     | PermissionResolved
     | InterruptRequested
     | ActionRequested
+    | ContextQueued
+    | CompactRequested
+    | ContextCompacted
+    | ContextFailed
+    | ContextCleared
     | ConversationFailed
     | ControlRefused
     | NativeTurnQuarantined

@@ -115,6 +115,23 @@ class Manage:
     name: str = ""
 
 
+class ContextAction(StrEnum):
+    """What may be done to an agent's context."""
+
+    compact = "compact"
+    clear = "clear"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextWish:
+    """Do that to the agent's context, in the queue: after what came before, before what comes after (I9, A6, A7)."""
+
+    id: InputId
+    by: Principal
+    what: ContextAction
+    name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Withdraw:
     """These inputs shall not run, if they still wait (H43)."""
@@ -135,5 +152,5 @@ class Prefer:
     name: str = ""
 
 
-Control = Interrupt | Answer | Manage | Withdraw | Prefer
+Control = Interrupt | Answer | Manage | ContextWish | Withdraw | Prefer
 Said = Input | Control

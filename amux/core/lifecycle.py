@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from amux.core import events as e
-from amux.core import moves, steering
+from amux.core import moves, steering, wishes
 from amux.core.events import Refusal
 from amux.core.inputs import Action, Manage
 from amux.core.session import State
@@ -15,7 +15,7 @@ def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
     if state.archiving:
         return Refusal.already_so if action is Action.archive else Refusal.archived
     match action:
-        case Action.sleep if state.turn or state.queue or scratch.held or scratch.burst:
+        case Action.sleep if state.turn or state.queue or scratch.held or scratch.burst or state.compacting:
             return Refusal.busy
         case Action.sleep if scratch.phase is Phase.closed:
             return Refusal.already_so
@@ -57,6 +57,7 @@ def _cancel_waiting(draft: Draft) -> None:
     """All that has no Turn, by name (A8)."""
     heard = [*steering.bursts(draft.scratch.held), *([draft.scratch.burst.inputs] if draft.scratch.burst else [])]
     draft.set(held=(), burst=None)
+    wishes.cancel(draft)
     for submission in draft.state.queue:
         draft.write(e.InputCancelled(moves.ids(submission.inputs), e.CancelReason.archived))
     for burst in heard:

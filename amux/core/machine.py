@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from amux.core import events as e
-from amux.core import lifecycle, moves, steering, waiting
+from amux.core import lifecycle, moves, steering, waiting, wishes
 from amux.core import signals as s
 from amux.core.context import cancellation_note
 from amux.core.ids import InputId, TurnId
-from amux.core.inputs import Answer, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
+from amux.core.inputs import Answer, ContextWish, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
 from amux.core.session import State
 from amux.core.step import (
     AnswerRequest,
@@ -61,6 +61,8 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _steer_came_out(draft, ids, answer)
         case s.TurnEnded():
             _ended(draft, signal)
+        case s.Compacted():
+            wishes.compacted(draft, signal)
         case s.Stopped(turn):
             _stopped(draft, turn)
         case s.PermissionAsked():
@@ -89,6 +91,7 @@ def _recover(draft: Draft, opened: s.Opened) -> None:
         moves.close_requests(draft, e.Resolution.died)
         moves.fail_steers(draft)
         draft.write(e.TurnFinished(turn.id, e.Outcome.lost, "owner_died"))
+    wishes.end(draft, "The worker died meanwhile.")
     for said in opened.journal:
         _hear(draft, said)
 
@@ -115,7 +118,9 @@ def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
         moves.accept(draft, burst)
         draft.write(e.SubmissionFailed(moves.ids(burst), reason, detail))
     for submission in draft.state.queue:
-        draft.write(e.SubmissionFailed(moves.ids(submission.inputs), reason, detail))
+        if submission.inputs:
+            draft.write(e.SubmissionFailed(moves.ids(submission.inputs), reason, detail))
+    wishes.give_up(draft, detail)
     draft.set(phase=Phase.closed, held=())
 
 
@@ -138,6 +143,9 @@ def _hear(draft: Draft, said: Said) -> None:
             _answer(draft, said)
         case Manage():
             lifecycle.manage(draft, said)
+        case ContextWish():
+            _queue_all(draft)
+            wishes.hear(draft, said)
         case Withdraw():
             waiting.withdraw(draft, said)
         case Prefer():
@@ -169,6 +177,16 @@ def _join(draft: Draft, said: Input) -> None:
         draft.set(burst=replace(burst, inputs=tuple(sorted((*burst.inputs, said), key=steering.sent))))
     else:
         draft.set(burst=Burst((said,), draft.now + draft.scratch.window))
+
+
+def _queue_all(draft: Draft) -> None:
+    """What was said before goes before (I9)."""
+    _close_burst(draft)
+    held = draft.scratch.held
+    draft.set(held=())
+    for burst in steering.bursts(held):
+        moves.accept(draft, burst)
+        draft.write(e.InputQueued(moves.ids(burst), e.QueueReason.no_running_turn))
 
 
 def _close_burst(draft: Draft) -> None:
@@ -313,6 +331,7 @@ def _died(draft: Draft, died: s.Died) -> None:
     turn, ended = draft.state.turn, draft.scratch.ended or died.ended
     if draft.scratch.phase is not Phase.opening:  # an opening that dies answers for itself
         draft.set(phase=Phase.closed, foreign=None)
+    wishes.end(draft, died.reason)
     if turn is None:
         return
     moves.close_requests(draft, e.Resolution.died)
@@ -377,6 +396,8 @@ def _dispatch(draft: Draft) -> None:
         elif draft.scratch.restarting:
             draft.set(restarting=False)
             moves.open_(draft, draft.scratch.fresh)
+    while wishes.fulfil(draft):
+        pass
     if _free(draft) and draft.state.queue:
         _start(draft, draft.state.queue[0].inputs)
     elif draft.scratch.phase is Phase.closed and (draft.scratch.held or draft.state.queue):

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
-from amux.core.inputs import Action, Authorization, Input
+from amux.core.inputs import Action, Authorization, ContextWish, Input
 
 NO_TURN = TurnId(0)
 NO_OWNER = Epoch(0)
@@ -28,10 +28,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Inputs that are one submission: they wait together, or are being steered together."""
+    """Inputs that are one submission: they wait together, or are being steered together. Or, in their midst, a `wish` for
+    the context."""
 
     inputs: tuple[Input, ...]
     turn: TurnId = NO_TURN  # the Turn into which they are being steered
+    wish: ContextWish | None = None
     refused: bool = False  # the agent did not take it: it was accepted before whatever waits besides
 
 
@@ -59,13 +61,13 @@ class State:
     native_id: str | None = None  # the resume handle; outlives the conversation
     cancelled: tuple[Input, ...] = ()  # for the note that opens the next Turn (I6)
     handoff: e.Fresh | None = None  # the conversation began anew, and no Turn has been seen to tell the agent (S8)
+    compacting: InputId | None = None  # the wish by which the agent summarises its context
     archiving: bool = False  # it takes nothing any more (A8)
     noted: int = 0  # how many of them the running Turn's note names, until its provider is seen to hold it (H47)
 
-    @property
-    def can_steer(self) -> bool:
-        """Whether the live provider takes input while it works."""
-        return self.conversation is not None and "steering" in self.conversation.can
+    def can(self, part: str) -> bool:
+        """Whether the live provider has that optional part."""
+        return self.conversation is not None and part in self.conversation.can
 
 
 def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR0912 - one line a kind of event
@@ -112,7 +114,19 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
             return replace(state, conversation=None, native_id=None, handoff=fresh)
         case e.ActionRequested(Action.archive):
             return replace(state, archiving=True)
-        case e.ControlRefused() | e.NativeTurnQuarantined() | e.ActionRequested() | e.ConversationFailed():
+        case e.ContextQueued(wish):
+            return replace(state, queue=(*state.queue, Submission((), wish=wish)))
+        case e.CompactRequested(control):
+            return replace(_fulfilled(state, control), compacting=control)
+        case e.ContextCompacted(control) | e.ContextFailed(control):
+            return replace(_fulfilled(state, control), compacting=None)
+        case e.ContextCleared(control):
+            return replace(
+                _fulfilled(state, control), conversation=None, native_id=None, cancelled=(), noted=0, handoff=None
+            )
+        case e.ControlRefused(control):
+            return _fulfilled(state, control)
+        case e.NativeTurnQuarantined() | e.ActionRequested() | e.ConversationFailed():
             return state
         case _:
             assert_never(event)
@@ -156,6 +170,13 @@ def _cancelled(state: State, ids: tuple[InputId, ...]) -> State:
     return replace(_taken(state, ids)[1], cancelled=(*state.cancelled, *gone))
 
 
+def _fulfilled(state: State, control: InputId) -> State:
+    """That wish waits no more."""
+    if not any(s.wish for s in state.queue):
+        return state
+    return replace(state, queue=tuple(s for s in state.queue if s.wish is None or s.wish.id != control))
+
+
 def _noted(state: State, turn: TurnId) -> State:
     """Its note and handoff are known to be read; what was cancelled since stands in the next note."""
     if state.turn is None or state.turn.id != turn:
@@ -179,4 +200,4 @@ def _taken(state: State, ids: tuple[InputId, ...], **changes: object) -> tuple[t
 
 def _without(submissions: tuple[Submission, ...], ids: tuple[InputId, ...]) -> tuple[Submission, ...]:
     kept = (replace(s, inputs=tuple(i for i in s.inputs if i.id not in ids)) for s in submissions)
-    return tuple(s for s in kept if s.inputs) if submissions else submissions
+    return tuple(s for s in kept if s.inputs or s.wish) if submissions else submissions

@@ -136,6 +136,14 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """The agent has summarised its context, or why not, in words for people."""
+
+    control: InputId
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The stop procedure of that Turn is quiet: nothing of it can act any more."""
 
@@ -153,5 +161,15 @@ class Tick:
 
 
 Signal = (
-    ProviderEvent | Opened | Heard | ConversationReady | OpenFailed | HistoryGone | Steered | Stopped | Rested | Tick
+    ProviderEvent
+    | Opened
+    | Heard
+    | ConversationReady
+    | OpenFailed
+    | HistoryGone
+    | Steered
+    | Compacted
+    | Stopped
+    | Rested
+    | Tick
 )

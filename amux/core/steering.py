@@ -26,6 +26,7 @@ class Queue:
 
 
 Decision = Steer | Queue
+STEERING = "steering"  # the optional part of a conversation
 
 
 def decide(burst: tuple[Input, ...], state: State) -> Decision:
@@ -81,6 +82,6 @@ def _obstacle(burst: tuple[Input, ...], turn: Turn, state: State) -> QueueReason
         QueueReason.interrupting: turn.interrupting,
         QueueReason.earlier_input_waiting: bool(state.queue),  # a steer under way is not waiting (I3)
         QueueReason.other_authorization: {i.authorization for i in burst} != {turn.authorization},
-        QueueReason.cannot_steer: not state.can_steer,
+        QueueReason.cannot_steer: not state.can(STEERING),
     }
     return next((reason for reason, holds in cases.items() if holds), None)

@@ -22,6 +22,7 @@ class Phase(StrEnum):
     idle = "idle"
     turn = "turn"
     stopping = "stopping"
+    context = "context"  # the agent summarises it
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,13 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactContext:
+    """Let the agent summarise its context."""
+
+    control: InputId
+
+
+@dataclass(frozen=True, slots=True)
 class CloseConversation:
     """End the agent so that it can be taken up again."""
 
@@ -131,7 +139,16 @@ class KillAgent:
     ended: s.TurnEnded
 
 
-Effect = OpenConversation | StartTurn | SteerTurn | InterruptTurn | AnswerRequest | CloseConversation | KillAgent
+Effect = (
+    OpenConversation
+    | StartTurn
+    | SteerTurn
+    | InterruptTurn
+    | AnswerRequest
+    | CompactContext
+    | CloseConversation
+    | KillAgent
+)
 
 
 @dataclass(frozen=True, slots=True)

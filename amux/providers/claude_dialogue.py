@@ -10,6 +10,7 @@ from contextlib import suppress
 from uuid import uuid4
 
 from amux.extensions import (
+    Compaction,
     Emit,
     Input,
     Prompt,
@@ -50,6 +51,7 @@ class Dialogue:
     ) -> None:
         self.native_id = native_id
         self.steering: Dialogue | None = self
+        self.compaction: Compaction | None = None
         self._audience = Audience()
         self.told = Told(self, self._audience, hide=hide)
         self.control = Control(process, frame=self.told.frame, asked=self.told.asked, withdrawn=self.told.withdrawn)

@@ -8,6 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from amux.extensions import (
+    Compaction,
     Emit,
     Input,
     Prompt,
@@ -39,6 +40,7 @@ class Thread:
 
     def __init__(self, process: Process, patience: Patience) -> None:
         self.steering: Thread | None = self
+        self.compaction: Compaction | None = None
         self._process, self._patience, self._audience = process, patience, Audience()
         self._told = Told(self, self._audience)
         self.peer = Peer(process, notice=self._told.noticed, asked=self._told.asked)

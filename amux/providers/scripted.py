@@ -11,6 +11,7 @@ from typing import Protocol
 
 from amux.core.errors import Broken, Refused, Unavailable, Uncertain
 from amux.extensions import (
+    Compaction,
     Conversation,
     DeltaSeen,
     Died,
@@ -61,7 +62,9 @@ class ScriptedConversation:
     def __init__(self, link: Link, native_id: str, emit: Emit, *, patience: float, instructions: str = "") -> None:
         self.native_id = native_id
         self.steering: Steering | None = self
+        self.compaction: Compaction | None = self
         self._link, self._emit, self._patience, self._instructions = link, emit, patience, instructions
+        self._compacting: asyncio.Future[bool] | None = None
         self._told: dict[tuple[InputId, ...], asyncio.Future[str]] = {}
         self._turn: TurnId | None = None
         self._quiet = asyncio.Event()
@@ -98,6 +101,19 @@ class ScriptedConversation:
         if answer == "gone":
             raise Uncertain("The scripted agent ended before it answered.")
 
+    async def compact(self) -> None:
+        """As the protocol says; what it knows it knows as before."""
+        self._compacting = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._link.send({"do": "compact"})
+                if not await self._compacting:
+                    raise Refused("The scripted agent works on a Turn.", key="busy")
+        except TimeoutError:
+            raise Uncertain(f"The scripted agent did not answer within {self._patience:g} s.") from None
+        finally:
+            self._compacting = None
+
     async def interrupt(self, turn: TurnId) -> None:
         """As the protocol says."""
         if turn != self._turn:
@@ -127,6 +143,10 @@ class ScriptedConversation:
         if what in ("committed", "refused"):
             self._settle([tuple(line["inputs"])], what)
             return
+        if what == "compacted":
+            if self._compacting and not self._compacting.done():
+                self._compacting.set_result(line["done"])
+            return
         event = _event(what, line["turn"], line)
         if what == "ended":
             self._turn = None
@@ -140,6 +160,8 @@ class ScriptedConversation:
         if not self._closed:
             self._closed = True
             self._settle(self._told, "gone")
+            if self._compacting and not self._compacting.done():
+                self._compacting.set_exception(Uncertain("The scripted agent ended before it answered."))
             self._emit(Died(f"The scripted agent {how}."))
         self._quiet.set()
 

@@ -5,7 +5,7 @@ with thinking, text, tools and an answer that quotes it. What is steered is comm
 or two pieces of a text.
 
   !say TEXT   !many COUNT x TEXT   !think TEXT   !stream COUNT x SECONDS   !tool NAME ...   !ask TEXT   !sleep SECONDS
-  !clock FILE   !hang   !silent   !garbage [COUNT]   !fail REASON   !die
+  !clock FILE   !hang   !listen   !silent   !garbage [COUNT]   !fail REASON   !die
 
 It imports little, since it starts in a process of its own; the benchmarks run it inside the worker."""
 
@@ -14,7 +14,22 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 Line = dict[str, Any]
-WORDS = ("ask", "clock", "die", "fail", "garbage", "hang", "many", "say", "silent", "sleep", "stream", "think", "tool")
+WORDS = (
+    "ask",
+    "clock",
+    "die",
+    "fail",
+    "garbage",
+    "hang",
+    "listen",
+    "many",
+    "say",
+    "silent",
+    "sleep",
+    "stream",
+    "think",
+    "tool",
+)
 PIECES = 12  # of each text that a friendly answer streams
 BEATS = 2 * PIECES + 1 + 3  # pauses of a friendly answer
 TOOLS = ("read README.md", "search the workspace", "run the tests")  # that a friendly answer pretends to use
@@ -93,6 +108,7 @@ class Turn:
         self.id: int = line["turn"]
         self.interrupted = False
         self.asked: str | None = None
+        self.listening = False  # what is steered is taken at once
         self.answers: dict[str, str] = {}
         self.waiting: deque[list[Line]] = deque()  # steers that the next boundary takes
         self._agent, self._first, self._note = agent, line["inputs"], line.get("note", "")
@@ -106,7 +122,7 @@ class Turn:
     @property
     def urgent(self) -> bool:
         """Whether it must go on before its time."""
-        return self.interrupted or self.asked in self.answers
+        return self.interrupted or self.asked in self.answers or (self.listening and bool(self.waiting))
 
     def run(self) -> Iterator[Wait]:
         """Work to the end, which is told once."""
@@ -204,6 +220,8 @@ class Turn:
                 yield from self._pause(number(seconds, 1))
             case Step("hang"):
                 yield from self._pause(None)
+            case Step("listen"):
+                yield from self._listen()
             case Step("fail", reason):
                 raise Failed(reason or "failed", "The script says so.")
             case Step(word, argument):
@@ -215,6 +233,13 @@ class Turn:
             yield Wait(None)
         if self.interrupted:
             raise Interrupted
+
+    def _listen(self) -> Iterator[Wait]:
+        """Take all that is steered, until the interrupt."""
+        self.listening = True
+        while True:
+            yield from self._pause(None)
+            self._take_steers()
 
     def _ask(self, text: str) -> Iterator[Wait]:
         self.asked = f"{self.id}.{self._items + 1}"
@@ -317,6 +342,8 @@ class Agent:
                 self.refuse(line["turn"], line["inputs"])
             case "interrupt" if turn:
                 turn.interrupted = True
+            case "compact":
+                self.tell({"is": "compacted", "done": self._turn is None})
             case "answer" if turn:
                 turn.answers.setdefault(line["request"], line["verdict"])
         if self._turn and self._turn.urgent:

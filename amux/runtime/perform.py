@@ -18,6 +18,8 @@ from amux.core.errors import Refused, Stale, Unavailable
 from amux.core.events import Event, FailReason, Outcome
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot, Unlaunchable
+from amux.core.steering import STEERING
+from amux.core.wishes import COMPACTION
 from amux.extensions import Conversation, Extend, Opening, Prompt, Provider
 from amux.runtime import failpoints
 from amux.runtime.keeper import Tenure
@@ -27,6 +29,7 @@ OPEN_LIMIT = 60.0  # seconds for an agent to start
 DOOR_SECONDS = (
     3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
 )
+COMPACT_LIMIT = 600.0  # seconds for a summary
 STOP_LIMIT = 30.0  # seconds for a stop procedure, its own kill included
 
 
@@ -95,6 +98,8 @@ class Performer:
                 await self._interrupt(effect)
             case m.AnswerRequest():
                 await self._answer(effect)
+            case m.CompactContext(control):
+                self.tell(s.Compacted(control, await self._compact()))
             case m.CloseConversation():
                 await self.hang_up()
             case m.KillAgent(ended):
@@ -129,7 +134,8 @@ class Performer:
             self.tell(s.OpenFailed(FailReason.open_failed, f"{launch.engine} failed to start; see the worker's log."))
         else:
             self._conversation = conversation
-            can = ("steering",) if conversation.steering else ()
+            parts = {STEERING: conversation.steering, COMPACTION: conversation.compaction}
+            can = tuple(name for name, part in parts.items() if part)
             self.tell(s.ConversationReady(conversation.native_id, can))
         finally:
             if self._conversation is None:  # what a provider left running dies with the Lease's deadline
@@ -173,6 +179,21 @@ class Performer:
                 log.warning("steer_uncertain", why=type(why).__name__)
                 answer = s.SteerAnswer.unknown
         self.tell(s.Steered(effect.turn, ids, answer))
+
+    async def _compact(self) -> str | None:
+        """Why it was not, for people; None when it was. An agent of which nobody knows is ended (A6)."""
+        conversation = self._conversation
+        if conversation is None or conversation.compaction is None:
+            return "The agent was gone before it began."
+        try:
+            async with asyncio.timeout(COMPACT_LIMIT):
+                await conversation.compaction.compact()
+        except (Refused, Unavailable) as why:
+            return str(why)
+        except Exception as why:  # noqa: BLE001 - Uncertain, silent, or a fault
+            await self._kill(conversation, why)
+            return f"Nobody knows whether it was done: {str(why) or type(why).__name__}"
+        return None
 
     async def _interrupt(self, effect: m.InterruptTurn) -> None:
         if conversation := self._conversation:

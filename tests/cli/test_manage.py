@@ -8,7 +8,7 @@ from tests.whole import House
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.rule("A4", "A5", "A8", "A10", "A12")
+@pytest.mark.rule("A4", "A5", "A6", "A7", "A8", "A10", "A12", "I10")
 async def test_a_life_from_a_terminal(house: House) -> None:
     begun = await house.cli("run", "!say hello", "--detach")
     session = await house.session(begun.out.strip())
@@ -20,6 +20,8 @@ async def test_a_life_from_a_terminal(house: House) -> None:
         ("resume", 0, f"{short} is awake."),
         ("resume", 1, f"{short} is awake already."),
         ("restart", 0, f"{short} was started anew. What its tools had done stays done."),
+        ("compact", 0, f"The agent of {short} has summarised its context. What its tools had done stays done."),
+        ("clear", 0, f"The next Turn of {short} begins with an empty context. What its tools had done stays done."),
         ("archive", 0, f"{short} is archived. Its history stays: amux attach {short}"),
         ("archive", 1, f"{short} is archived already."),
         ("restart", 1, f'{short} is archived and takes nothing any more. Start a new one: amux run "..."'),

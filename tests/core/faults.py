@@ -7,10 +7,10 @@ from typing import Any
 from unittest.mock import patch
 
 from amux.core import events as e
-from amux.core import lifecycle, machine, moves, session, steering, waiting, watchdog
+from amux.core import lifecycle, machine, moves, session, steering, waiting, watchdog, wishes
 from amux.core import signals as s
 from amux.core.ids import InputId, TurnId
-from amux.core.inputs import Action, Input, Interrupt, Manage, Said
+from amux.core.inputs import Action, ContextAction, ContextWish, Input, Interrupt, Manage, Said
 from amux.core.session import State
 from amux.core.step import Draft, Phase, StartTurn
 
@@ -153,13 +153,19 @@ def _whatever_is_wanted(draft: Draft, wanted: tuple[InputId, ...]) -> list[tuple
     return [*_queued(draft, wanted), *([on_the_way] if on_the_way else [])]
 
 
+def _overtake(draft: Draft, wish: ContextWish) -> None:
+    _hear_wish(draft, wish)
+    if wish.what is ContextAction.clear and not draft.state.turn and not draft.state.archiving:
+        draft.write(e.ContextCleared(wish.id, wish.by))
+
+
 def _no_note(_: tuple[Input, ...]) -> str:
     return ""
 
 
 _decide, _steer_came_out, _recover = steering.decide, machine._steer_came_out, machine._recover
 _interrupt, _dispatch, _fail_waiting = machine._interrupt, machine._dispatch, machine._fail_waiting
-_queued = waiting._queued
+_queued, _hear_wish = waiting._queued, wishes.hear
 _answer, _hear, _died = machine._answer, machine._hear, machine._died
 _open, _noted = moves.open_, session._noted
 
@@ -190,5 +196,6 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "hands over again and again (S8)": lambda: patch.object(session, "_noted", _never_heard),
     "hands nothing over (S8)": lambda: instead("StartTurn", _without_handoff),
     "withdraws what may be held (H43)": lambda: patch.object(waiting, "_queued", _whatever_is_wanted),
+    "a clear overtakes what waits (I9)": lambda: patch.object(wishes, "hear", _overtake),
     "forgets the note (I6)": lambda: instead("cancellation_note", _no_note),
 }

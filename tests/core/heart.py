@@ -16,7 +16,19 @@ from amux.core import events as e
 from amux.core import machine, step
 from amux.core import signals as s
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import Action, Answer, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
+from amux.core.inputs import (
+    Action,
+    Answer,
+    ContextAction,
+    ContextWish,
+    Input,
+    Interrupt,
+    Manage,
+    Prefer,
+    Said,
+    Verdict,
+    Withdraw,
+)
 from amux.core.session import State, fold
 from amux.core.watchdog import Limits
 from tests.build import said
@@ -50,6 +62,7 @@ class Heart(RuleBasedStateMachine):
         self.resuming: str | None = None  # the handle that the provider is to resume
         self.given_up: set[str | None] = set()  # handles that nobody may resume any more
         self.lost: e.Fresh | None = None  # its engine is, until one is recorded with an opening
+        self.compacting: InputId | None = None
         self.killed: s.TurnEnded | None = None  # its death is not told yet
         self.an_owner_opens()
 
@@ -88,7 +101,13 @@ class Heart(RuleBasedStateMachine):
                 self.taken.update(i.id for i in inputs)
             case step.InterruptTurn(turn):
                 self.stopping = turn
+            case step.CompactContext(control):
+                assert self.open, "only an open agent compacts"
+                assert self.running is None, "never across a running Turn (I9)"
+                assert self.compacting is None
+                self.compacting = control
             case step.CloseConversation():
+                assert self.compacting is None
                 assert self.running is None, "a Turn ends before its agent is closed (A4, A8)"
                 self.open = self.opening = self.foreign = False
                 self.stopping = None
@@ -161,6 +180,17 @@ class Heart(RuleBasedStateMachine):
     def somebody_manages(self, action: Action) -> None:
         self.hear(Manage(InputId(f"act_{next(self.numbers)}"), Principal("user_b"), action))
 
+    @rule(what=st.sampled_from(ContextAction))
+    def somebody_wishes(self, what: ContextAction) -> None:
+        self.hear(ContextWish(InputId(f"wish_{next(self.numbers)}"), Principal("user_b"), what))
+
+    @precondition(lambda self: self.compacting)
+    @rule(failed=st.sampled_from([None, "no luck"]))
+    def the_compaction_ends(self, failed: str | None) -> None:
+        assert self.compacting
+        told, self.compacting = s.Compacted(self.compacting, failed), None
+        self.signal(told)
+
     @precondition(lambda self: self.journal)
     @rule(back=st.integers(1, 4), many=st.booleans())
     def somebody_withdraws(self, back: int, many: bool) -> None:
@@ -171,7 +201,8 @@ class Heart(RuleBasedStateMachine):
     @precondition(lambda self: len(self.state.queue) > 1)
     @rule(back=st.integers(1, 3))
     def somebody_prefers(self, back: int) -> None:
-        wanted = self.state.queue[-min(back, len(self.state.queue))].inputs[-1].id
+        submission = self.state.queue[-min(back, len(self.state.queue))]
+        wanted = submission.inputs[-1].id if submission.inputs else InputId("a wish is none")
         self.hear(Prefer(InputId(f"prefer_{next(self.numbers)}"), Principal("user_b"), wanted))
 
     @precondition(lambda self: self.state.last_turn)
@@ -275,7 +306,7 @@ class Heart(RuleBasedStateMachine):
     @rule()
     def the_provider_dies(self) -> None:
         self.open = self.foreign = False
-        self.running = self.stopping = None
+        self.running = self.stopping = self.compacting = None
         self.signal(s.Died("exit 9"))
         while self.asked:  # their calls fail, late
             self.the_provider_answers_a_steer(s.SteerAnswer.unknown)
@@ -286,6 +317,7 @@ class Heart(RuleBasedStateMachine):
     def the_owner_dies_and_another_opens(self) -> None:
         self.asked, self.running, self.stopping, self.killed = [], None, None, None
         self.opening = self.open = self.foreign = False
+        self.compacting = None
         self.an_owner_opens()
 
     @precondition(lambda self: self.state.native_id)
@@ -318,6 +350,7 @@ class Heart(RuleBasedStateMachine):
             assert self.asked or self.stopping == turn or self.killed
         assert {i.id for x in self.state.steering for i in x.inputs} == {i.id for x in self.asked for i in x.inputs}
         assert not self.state.requests or self.state.turn
+        assert self.state.compacting == self.compacting
         assert not self.state.arriving
 
     def teardown(self) -> None:
@@ -332,6 +365,7 @@ class Heart(RuleBasedStateMachine):
         if not managed & {Action.restart, Action.archive}:
             assert stopped <= meant, "a late stop touches no later Turn (H39)"
         check_fates(self.log, self.journal, self.taken)
+        check_wishes(self.log, self.journal)
         check_notes(self.log, self.notes)
         check_handoffs(self.log, self.handoffs)
 
@@ -342,6 +376,8 @@ class Heart(RuleBasedStateMachine):
             self.the_provider_answers_a_steer(s.SteerAnswer.committed)
         elif self.killed:
             self.the_killed_agent_is_gone()
+        elif self.compacting:
+            self.the_compaction_ends(None)
         elif self.stopping:
             self.the_provider_stops(True)
         elif self.running:
@@ -446,6 +482,41 @@ def check_fates(  # noqa: C901 - one line a kind of fate
         assert of_one == sorted(of_one, key=accepted.index), "order is kept per sender"
 
 
+def check_wishes(log: list[e.Event], journal: dict[InputId, Said]) -> None:
+    """Each has one outcome; it comes after what waited before it, and before what was accepted after it (I9)."""
+    outcomes = Counter[InputId]()
+    accepted: dict[InputId, int] = {}  # where in the log
+    waiting: set[InputId] = set()  # inputs
+    before: dict[InputId, set[InputId]] = {}  # what waited when that wish was heard; wishes that wait themselves
+    preferred: set[InputId] = set()
+    for at, event in enumerate(log):
+        match event:
+            case e.InputAccepted(said):
+                accepted[said.id] = at
+            case e.InputQueued(ids):
+                waiting |= set(ids)
+            case e.InputPreferred(ids):
+                preferred |= set(ids)
+            case e.ContextQueued(wish):
+                accepted[wish.id], before[wish.id] = at, set(waiting)
+            case e.CompactRequested(control) | e.ContextCleared(control):
+                assert not before.pop(control) & waiting, "a wish waits for what was said before it"
+                outcomes[control] += isinstance(event, e.ContextCleared)
+            case e.ContextCompacted(control) | e.ContextFailed(control) | e.ControlRefused(control):
+                before.pop(control, None)
+                outcomes[control] += 1
+            case e.TurnStarted(_, ids):
+                overtaken = [w for w in before if accepted[w] < min(accepted[i] for i in ids)]
+                assert set(ids) <= preferred or not overtaken, "nothing overtakes a wish"
+                waiting -= set(ids)
+            case e.SubmissionFailed(ids) | e.InputCancelled(ids) | e.SteerRequested(_, ids):
+                waiting -= set(ids)
+            case _:
+                pass
+    wishes = {x.id for x in journal.values() if isinstance(x, ContextWish)}
+    assert {w: outcomes[w] for w in wishes if outcomes[w] != 1} == {}
+
+
 def check_notes(log: list[e.Event], notes: dict[TurnId, str]) -> None:
     """What an interruption cancelled is named to the agent by the next Turn, until one is known to hold it (I6)."""
     texts = {x.input.id: x.input.text for x in log if isinstance(x, e.InputAccepted)}
@@ -456,6 +527,8 @@ def check_notes(log: list[e.Event], notes: dict[TurnId, str]) -> None:
         match event:
             case e.InputCancelled(ids, e.CancelReason.interrupted):
                 due += [texts[i] for i in ids]
+            case e.ContextCleared():
+                due, named = [], []
             case e.TurnStarted(running):
                 assert {text for text in texts.values() if f'"{text}"' in notes[running]} == set(due)
                 assert bool(due) == bool(notes[running]), "told once"
@@ -477,6 +550,8 @@ def check_handoffs(log: list[e.Event], handoffs: dict[TurnId, e.Fresh | None]) -
             case e.ConversationOpening(_, native_id, fresh) if fresh:
                 assert native_id is None
                 due = fresh
+            case e.ContextCleared():
+                due = None
             case e.TurnStarted(running):
                 assert handoffs[running] == due
             case e.Item(turn) | e.Delta(turn) | e.TurnFinished(turn, e.Outcome.completed) if turn == running:

@@ -10,7 +10,19 @@ import pytest
 from amux.core import codec
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
-from amux.core.inputs import MAX_TEXT, Action, Answer, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
+from amux.core.inputs import (
+    MAX_TEXT,
+    Action,
+    Answer,
+    ContextAction,
+    ContextWish,
+    Interrupt,
+    Manage,
+    Prefer,
+    Said,
+    Verdict,
+    Withdraw,
+)
 from amux.core.session import State, fold
 from tests.build import running, said
 
@@ -35,6 +47,11 @@ EVENTS: list[e.Event] = [
     e.PermissionResolved(TURN, RequestId("7-1"), e.Resolution.answered, Verdict.always, A, "User A"),
     e.InterruptRequested(TURN, A, "User A"),
     e.ActionRequested(Action.restart, A, "User A"),
+    e.ContextQueued(ContextWish(InputId("compact_1"), A, ContextAction.compact, "User A")),
+    e.CompactRequested(InputId("compact_1"), A, "User A"),
+    e.ContextCompacted(InputId("compact_1")),
+    e.ContextFailed(InputId("compact_1"), "no luck"),
+    e.ContextCleared(InputId("clear_1"), A, "User A"),
     e.InputPreferred(IDS[:1], A, "User A"),
     e.ConversationFailed(e.FailReason.open_failed, "no luck"),
     e.ControlRefused(InputId("stop_1"), A, e.Refusal.stale),
@@ -87,6 +104,7 @@ SAID: list[Said] = [
     Interrupt(InputId("stop_1"), A, TURN, "User A"),
     Interrupt(InputId("stop_2"), A, None),
     Manage(InputId("act_1"), A, Action.sleep, "User A"),
+    ContextWish(InputId("clear_1"), A, ContextAction.clear, "User A"),
     Withdraw(InputId("withdraw_1"), A, IDS[:1], "User A"),
     Prefer(InputId("prefer_1"), A, InputId("om_1"), "User A"),
     Answer(InputId("click_1"), A, RequestId("7-1"), Verdict.deny, "User A"),

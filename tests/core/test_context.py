@@ -4,7 +4,7 @@ import pytest
 
 from amux.core import events as e
 from amux.core.context import MAX_HANDOFF, MAX_QUOTE, cancellation_note, handoff
-from amux.core.ids import ItemId, TurnId
+from amux.core.ids import InputId, ItemId, Principal, TurnId
 from tests.build import said
 
 
@@ -87,6 +87,19 @@ def test_a_handoff_keeps_the_newest_within_its_bounds_and_says_what_it_leaves_ou
     assert f" Earlier turns left out: {first - 1}.]" in told
     assert MAX_HANDOFF - 3_000 < len(told) < MAX_HANDOFF + 1_000
     assert told.count("x" * MAX_QUOTE + f" [{9_000 - MAX_QUOTE} characters more]") == 101 - first
+
+
+@pytest.mark.rule("A7", "S8")
+def test_what_was_cleared_is_handed_to_nobody() -> None:
+    clear = e.ContextCleared(InputId("clear_1"), Principal("user_a"))
+    waits = said("user_a", "third", id="om_w")
+    events = [*a_turn(1, "first"), *a_turn(2, "second"), e.InputAccepted(waits), clear]
+    assert handoff(events, e.Fresh.history_gone, before=T3) == ""
+    events += [e.TurnStarted(T3, (waits.id,), e.Cause.input), *a_turn(4, "fourth")]
+    told = handoff(events, e.Fresh.history_gone, before=TurnId(5))
+    assert "first" not in told
+    assert "> Turn 3 (not ended)\n> user_a said: third\n" in told
+    assert "left out" not in told
 
 
 @pytest.mark.rule("S8")

@@ -1,10 +1,12 @@
 """A whole Session's life on real parts: asleep, awake, started anew, archived, with the agent's own memory of it."""
 
+from pathlib import Path
+
 import pytest
 
 from amux.core import events as e
 from amux.core.ids import InputId
-from amux.core.inputs import Action, Manage
+from amux.core.inputs import Action, ContextAction, ContextWish, Manage
 from amux.ports import Session
 from tests.sessions.conftest import B, Room, opened
 
@@ -57,6 +59,26 @@ async def test_a_restart_in_mid_turn(env: dict[str, str]) -> None:
         assert (await room.finished(session)).outcome is e.Outcome.interrupted
         assert "I know 1 earlier message." in await answer(room, session, 2)
         assert before not in room.agents(session)
+
+
+@pytest.mark.rule("A6", "A7", "A11", "I9", "S3")
+async def test_compact_keeps_the_conversation_and_clear_gives_it_up(env: dict[str, str]) -> None:
+    """A7.a: the same Session and Timeline, another conversation, and the workspace as it was."""
+    async with opened({**env, "AMUX_SCRIPTED_SECONDS": "0.1"}) as room:
+        session = await room.begin("Hello")
+        await answer(room, session, 1)
+        (workspace := Path(session.saved.workspace or "") / "kept").write_text("stays")
+        await room.say(session, ContextWish(InputId(f"{B}:compact"), B, ContextAction.compact, "User B"))
+        await room.seen(session, e.ContextCompacted)
+        await room.say(session, "And now?")
+        assert "I know 1 earlier message." in await answer(room, session, 2)
+        await room.say(session, ContextWish(InputId(f"{B}:clear"), B, ContextAction.clear, "User B"))
+        await room.seen(session, e.ContextCleared)
+        await room.say(session, "Who am I?")
+        assert "I know 0 earlier messages." in await answer(room, session, 3)
+        first, second = [x.native_id for x in await room.log(session) if isinstance(x, e.ConversationOpened)]
+        assert first != second
+        assert workspace.read_text() == "stays"
 
 
 @pytest.mark.rule("A8", "S10", "A11")
