@@ -96,6 +96,7 @@ async def test_sessions_of_one_expert_are_nothing_to_each_other(room: Room) -> N
     one, other = [await launch(room, "!say hello") for _ in range(2)]
     for session in (one, other):
         await room.finished(session, 1)
+        await asleep(room, session)
     before = await room.log(other)
     await manage(room, one, Action.archive)
     await room.seen(one, e.SessionState, lambda event: event.label is e.Label.archived)
