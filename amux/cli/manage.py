@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from amux.cli.common import client_settings, exits, hears, me, my_name, new_id
-from amux.cli.screen import Screen
+from amux.cli.screen import ANEW, Screen
 from amux.core import events as e
 from amux.core.errors import Refused, Unavailable
 from amux.core.inputs import Action, ContextAction, ContextWish, Manage
@@ -61,13 +61,15 @@ async def _manage(settings: Settings, name: str, action: Wish, *, as_json: bool)
         session = await parts.sessions.find(name)
         control = _control(action)
         await parts.submit.to(session.key, control)
-        heard = False
+        heard, fresh = False, None
         async with aclosing(parts.attach.follow(session.key, session.head)) as grown:
             async for batch in grown:
                 for recorded in batch:
                     heard = heard or _is_ours(recorded.event, control)
+                    if heard and isinstance(recorded.event, e.ConversationOpening):
+                        fresh = recorded.event.fresh
                     if heard and _settles(session, control, recorded.event):
-                        _tell(session, action, recorded, as_json=as_json)
+                        _tell(session, action, recorded, fresh, as_json=as_json)
                         return
 
 
@@ -125,9 +127,11 @@ def _refused(short: str, action: Wish, why: e.Refusal) -> str:
             return f"{short} {ALREADY.get(action, 'is so')} already."
 
 
-def _tell(session: Session, action: Wish, recorded: Recorded, *, as_json: bool) -> None:
+def _tell(session: Session, action: Wish, recorded: Recorded, fresh: e.Fresh | None, *, as_json: bool) -> None:
     if as_json:
         Screen(session, as_json=True).show(recorded)
     else:
         short = session.ref.id[:6]
         print(DONE[action].format(short, short))
+        if fresh:
+            print(f"It begins anew: {ANEW[fresh]}. With its next Turn it is told what amux has.")

@@ -43,3 +43,19 @@ async def test_sleep_is_refused_while_a_turn_runs(house: House) -> None:
     busy = f"A Turn runs or input waits in {short}: wait for its end, or `amux interrupt {short}` first.\n"
     assert (said.code, said.out, said.err) == (1, "", busy)
     assert (await house.cli("archive", session.ref.id)).code == 0
+
+
+@pytest.mark.rule("A5")
+async def test_a_restart_says_when_the_agents_history_is_gone(house: House) -> None:
+    begun = await house.cli("run", "!say hello", "--detach")
+    session = await house.session(begun.out.strip())
+    await house.finished(session, 1)
+    assert (await house.cli("sleep", session.ref.id)).code == 0
+    home = house.stage.home / "sessions" / session.ref.target / session.ref.id
+    for file in home.glob("conversations/*"):
+        file.unlink()
+    said = await house.cli("restart", session.ref.id)
+    assert (said.code, said.lines[1:]) == (
+        0,
+        ["It begins anew: the agent has its own record of it no longer. With its next Turn it is told what amux has."],
+    )
