@@ -55,6 +55,7 @@ class FakeConversation:
     interrupts: list[TurnId] = field(default_factory=list)
     deadlines: list[float] = field(default_factory=list)
     closed: bool = False
+    leaving: asyncio.Event | None = None  # it takes until then to be gone
     start_fault: Fault | None = None
 
     async def start_turn(self, turn: TurnId, prompt: Prompt) -> None:
@@ -71,6 +72,8 @@ class FakeConversation:
 
     async def close(self) -> None:
         self.closed = True
+        if self.leaving:
+            await self.leaving.wait()
 
     # -- what the test lets the agent do ------------------------------------------------------------------------------
 

@@ -34,6 +34,11 @@ REASONS = {
     e.QueueReason.cannot_steer: "this agent takes nothing while it works",
     e.QueueReason.refused: "the agent did not take it into the running Turn",
 }
+CANCELLED = {
+    e.CancelReason.interrupted: "cancelled with the interrupted Turn",
+    e.CancelReason.archived: "cancelled with the Session",
+    e.CancelReason.withdrawn: "withdrawn",
+}
 VERDICTS = {Verdict.allow: "allowed once", Verdict.always: "allowed for this Session", Verdict.deny: "denied"}
 OUTCOMES = {
     e.Outcome.completed: ("done", "completed"),
@@ -90,8 +95,10 @@ class Screen:
                 self._line("waits", f"waits: {REASONS[reason]}")
             case e.InputSteered(turn):
                 self._line("joined", f"joined Turn {turn}")
-            case e.InputCancelled():
-                self._line("failed", "cancelled with the interrupted Turn")
+            case e.InputCancelled(_, reason, _, name):
+                self._line("failed", f"{CANCELLED[reason]}{f' by {plain(name)}' if name else ''}")
+            case e.InputPreferred(_, _, name):
+                self._line("waits", f"put first by {plain(name) or 'somebody'}")
             case e.SubmissionFailed(_, reason, detail):
                 self._line("lost", _failed(reason, detail))
             case e.Delta(_, item, offset, text):
@@ -106,13 +113,31 @@ class Screen:
                 self._line("dim", f"  {VERDICTS[verdict]}" if answered and verdict else f"  closed: {how}")
             case e.InterruptRequested():
                 self._line("dim", "asked to stop")
-            case e.ConversationOpening(_, _, fresh) if fresh:
-                self._line("lost", f"begins anew: {ANEW[fresh]}; the agent is told what amux has of it")
             case e.TurnFinished():
                 glyph, words = OUTCOMES[event.outcome]
                 why = ENDS.get(event.reason) or event.detail
                 detail = f": {_short(why)}" if why and event.outcome is e.Outcome.failed else ""
                 self._line(glyph, f"Turn {event.turn} {words}{detail}")
+            case _:
+                self._life(event)
+
+    def _life(self, event: e.Event) -> None:
+        """What happens to the Session as a whole."""
+        match event:
+            case e.ActionRequested(action, _, name):
+                self._line("dim", f"{plain(name) or 'somebody'} asked for: {action}")
+            case e.SessionState(label):
+                self._line("dim", f"{label}")
+            case e.ConversationFailed(_, detail):
+                self._line("failed", f"the agent did not start: {_short(detail, 400)}")
+            case e.ContextCompacted():
+                self._line("done", "the agent has summarised its context")
+            case e.ContextFailed(_, detail):
+                self._line("failed", f"the context was not summarised: {_short(detail, 400)}")
+            case e.ContextCleared(_, _, name):
+                self._line("done", f"context cleared by {plain(name) or 'somebody'}; finished steps stay")
+            case e.ConversationOpening(_, _, fresh) if fresh:
+                self._line("lost", f"begins anew: {ANEW[fresh]}; the agent is told what amux has of it")
             case _:
                 pass
 

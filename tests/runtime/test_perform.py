@@ -11,7 +11,7 @@ from amux.core import signals as s
 from amux.core import step as m
 from amux.core.errors import Refused, Stale, Unavailable, Uncertain
 from amux.core.events import Event, FailReason, Outcome
-from amux.core.ids import RequestId, SessionId, SessionKey, SessionRef, TurnId
+from amux.core.ids import InputId, RequestId, SessionId, SessionKey, SessionRef, TurnId
 from amux.core.inputs import Verdict
 from amux.core.launch import LaunchSnapshot, Unlaunchable
 from amux.core.signals import SteerAnswer
@@ -20,7 +20,7 @@ from amux.runtime import perform
 from amux.runtime.keeper import Tenure
 from amux.runtime.perform import Agent, Performer
 from tests.build import said
-from tests.fakes import FakeConversation, FakeProvider, FakeSteering
+from tests.fakes import FakeCompaction, FakeConversation, FakeProvider, FakeSteering
 from tests.runtime.house import until
 
 T1 = TurnId(1)
@@ -319,3 +319,72 @@ async def test_closing_ends_every_act_and_the_agent(hands: Hands) -> None:
     await until(lambda: isinstance(hands.agent.steering, FakeSteering) and hands.agent.steering.steers)
     await hands.performer.close()
     assert (len(hands.told), hands.agent.closed) == (1, True)
+
+
+SILENT = s.TurnEnded(T1, Outcome.failed, "watchdog")
+
+
+@pytest.mark.rule("T8")
+async def test_an_agent_whose_time_is_over_is_ended_and_its_turn_told_with_its_death(hands: Hands) -> None:
+    await start(hands)
+    assert await hands.do(m.KillAgent(SILENT)) == s.Died("watchdog", SILENT)
+    assert hands.agent.closed
+
+
+@pytest.mark.rule("T8")
+async def test_one_that_is_gone_already_only_tells_the_end(hands: Hands) -> None:
+    await hands.performer.hang_up()
+    assert await hands.do(m.KillAgent(SILENT)) == SILENT
+
+
+@pytest.mark.rule("T3", "A3")
+async def test_a_stop_is_quiet_only_after_the_death_that_somebody_else_brings(hands: Hands) -> None:
+    """H69: or the next Turn would start on nothing."""
+    await start(hands)
+    leaves = asyncio.Event()
+    hands.agent.leaving = leaves
+    before = len(hands.told)
+    with capture_logs():
+        hands.performer.perform(m.KillAgent(SILENT))
+        await until(lambda: hands.agent.closed)
+        hands.performer.perform(m.InterruptTurn(T1))
+        leaves.set()
+        await until(lambda: len(hands.told) == before + 2)
+    assert hands.told[before:] == [s.Died("watchdog", SILENT), s.Stopped(T1)]
+
+
+COMPACT = m.CompactContext(InputId("compact_1"))
+
+
+@pytest.mark.rule("A6")
+@pytest.mark.parametrize(
+    ("fault", "failed"),
+    [(None, None), (Refused("Too short."), "Too short."), (Unavailable("Not now."), "Not now.")],
+)
+async def test_a_compaction_tells_what_came_of_it(hands: Hands, fault: Exception | None, failed: str | None) -> None:
+    hands.agent.compaction = FakeCompaction(fault=(lambda: fault) if fault else None)
+    assert await hands.do(COMPACT) == s.Compacted(COMPACT.control, failed)
+    assert not hands.agent.closed
+
+
+@pytest.mark.rule("A6")
+async def test_an_agent_of_which_nobody_knows_whether_it_compacted_is_ended(hands: Hands) -> None:
+    hands.agent.compaction = FakeCompaction(fault=lambda: Uncertain("It fell silent."))
+    before = len(hands.told)
+    with capture_logs():
+        hands.performer.perform(COMPACT)
+        await until(lambda: len(hands.told) == before + 2)
+    assert hands.told[before:] == [
+        s.Died("It fell silent."),
+        s.Compacted(COMPACT.control, "Nobody knows whether it was done: It fell silent."),
+    ]
+
+
+async def test_one_that_cannot_compact_says_so(hands: Hands) -> None:
+    assert await hands.do(COMPACT) == s.Compacted(COMPACT.control, "The agent was gone before it began.")
+
+
+async def start(hands: Hands) -> None:
+    """Turn 1 runs."""
+    hands.performer.perform(START)
+    await until(lambda: bool(hands.agent.prompts))
