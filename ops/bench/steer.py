@@ -1,7 +1,7 @@
 """`steer`: from an input to its commit in a running Turn, beyond the burst window, against fsynced commits of the same
 run. On its way lie three of them: the journal, the request to steer, and what the agent committed.
 
-The agent streams a text and takes what is steered between two pieces, so a piece's time is part of what is measured."""
+The agent does nothing but listen, and takes at once what is steered."""
 
 import asyncio
 import time
@@ -19,8 +19,6 @@ from ops.bench.report import Report
 STEERS, ROUNDS = 60, 3
 WINDOW_SECONDS = 0.1
 COMMITS = 4  # of the limit
-PIECE_SECONDS = 0.002
-PIECES = 200_000  # more than the run lasts
 WITHIN_MS = 10.0
 STEER_SECONDS = 30.0  # a steer that takes longer is a fault of the run
 
@@ -63,7 +61,7 @@ class Running:
         await self.steer()
 
     async def end(self) -> None:
-        """Interrupt the Turn, which would go on for minutes."""
+        """Interrupt the Turn, which would never end."""
         await self.parts.submit.to(self.key, Interrupt(InputId(f"bench:{self.key}:end"), PERSON, TurnId(1)))
         async with asyncio.timeout(STEER_SECONDS):
             await self.finished.wait()
@@ -96,8 +94,7 @@ async def steer(report: Report, *, each: int = STEERS, rounds: int = ROUNDS) -> 
         ground(slots=4, extra={"AMUX_BURST_WINDOW": f"{WINDOW_SECONDS:g}"}) as place,
         wiring.stores(place.settings) as parts,
     ):
-        first = prompt(InputId("bench:first"), f"!stream {PIECES} x {PIECE_SECONDS:g}")
-        side = Running(parts, await new_session(parts, first))
+        side = Running(parts, await new_session(parts, prompt(InputId("bench:first"), "!listen")))
         viewer = asyncio.create_task(side.view(), name="viewer")
         try:
             await side.begin()

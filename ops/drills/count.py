@@ -21,6 +21,7 @@ from ops.drills.stage import Stage
 
 QUIET_SECONDS = 180.0
 MANY = 100_000
+LOST = "select count(*) from timeline where kind = 'turn_finished' and payload::json->>'outcome' = 'lost'"
 TAGS = {"completed": "done", "interrupted": "interrupted", "failed": "failed", "lost": "cut off"}
 
 
@@ -84,8 +85,9 @@ class Whole:
 
 
 async def everything(parts: Stores) -> list[Whole]:
-    """Every Session, read whole."""
-    return [Whole(s, await _log(parts, s)) for s in await parts.sessions.list(label=None, target=None, limit=MANY)]
+    """Every Session, read to the head that its row named: what came after the row was read does not count."""
+    rows = await parts.sessions.list(label=None, target=None, limit=MANY)
+    return [Whole(row, [r for r in await _log(parts, row) if r.seq <= row.head]) for row in rows]
 
 
 async def _log(parts: Stores, session: Session) -> list[Recorded]:
@@ -195,6 +197,12 @@ async def ends(parts: Stores, broken: Sequence[Broken]) -> list[End | None]:
             if isinstance(recorded.event, e.TurnFinished):
                 found[session.key, recorded.event.turn] = End(recorded.event.outcome, recorded.at)
     return [found.get((one.session, one.turn)) for one in broken]
+
+
+async def lost_so_far(parts: Stores) -> int:
+    """How many Turns have ended lost."""
+    rows = await parts.postgres.ask(LOST)
+    return int(rows[0][0])
 
 
 async def recovered(parts: Stores, broken: Sequence[Broken]) -> list[float]:

@@ -39,10 +39,13 @@ class Crowd:
             self._talking.cancel()
             await asyncio.gather(self._talking, return_exceptions=True)
 
-    def flood(self, topics: int) -> None:
-        """Everybody speaks at once, in every topic, and opens so many new ones, in which nobody speaks again."""
+    def flood(self) -> None:
+        """Everybody speaks at once, in every topic."""
         for topic in self.topics:
             self.say(topic)
+
+    def newcomers(self, topics: int) -> None:
+        """So many more topics, each of one message."""
         for _ in range(topics):
             self._said += 1
             self.world.open_topic(feishu.USER_A, feishu.PAYMENTS, f"{OPENING} {self._said} too.")

@@ -17,7 +17,7 @@ from amux.local.services import Urls
 from amux.sandbox import feishu
 from amux.settings import Settings, load
 from ops.drills.catalogue import DRILLS, Drill, Lost, Need
-from ops.drills.count import ZERO, Broken, Report, count, open_turns, quiet, recovered
+from ops.drills.count import ZERO, Broken, Report, count, lost_so_far, open_turns, quiet, recovered
 from ops.drills.crowd import MORE, OPENING, Crowd
 from ops.drills.far import Far, far_worker
 from ops.drills.scene import LOOK_SECONDS, LOOKS, Scene, Tell, ended
@@ -109,7 +109,8 @@ async def _harm(ground: Ground, name: str, rounds: int, seed: int, tell: Tell) -
         if not await ended(parts, now):
             tell("Turns are still broken; the next harm comes all the same")
         broken += now
-        tell(f"round {number + 1}: {time.monotonic() - began:.1f} s, {len(broken)} Turns broken so far")
+        lost = await lost_so_far(parts)
+        tell(f"round {number + 1}: {time.monotonic() - began:.1f} s; so far {len(broken)} Turns broken, {lost} lost")
     await crowd.hush()
     return broken
 

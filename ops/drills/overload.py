@@ -15,7 +15,8 @@ LYING_SECONDS = 1.0  # input that lies for so long waits for a slot
 async def overload(scene: Scene) -> Sequence[Broken]:
     """Everybody speaks at once, and new topics are opened until there are more Sessions than slots."""
     surplus = scene.slots - len(scene.crowd.topics) + max(2, scene.crowd.sessions // 5)
-    scene.crowd.flood(max(0, surplus))
+    scene.crowd.flood()
+    scene.crowd.newcomers(max(0, surplus))
     await asyncio.sleep(LYING_SECONDS + LOOK_SECONDS)
     waiting, longest = await _waiting(scene), 0
     end = time.monotonic() + PATIENCE_SECONDS

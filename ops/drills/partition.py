@@ -11,10 +11,11 @@ from amux.ports import Session
 from amux.providers import guard
 from ops.drills.count import Broken
 from ops.drills.far import FAR
-from ops.drills.scene import LOOK_SECONDS, LOOKS, Scene, broken_since, ended, lost_among, owned_by
+from ops.drills.scene import LOOK_SECONDS, Scene, broken_since, ended, lost_among, owned_by
 from ops.drills.wire import Wire
 
 ENDINGS = ("mend", "sever")  # what waited on the wires comes late, or never
+TRIES, LOOKS = 8, 25  # to see it at work: five seconds each
 
 
 async def partition(scene: Scene) -> Sequence[Broken]:
@@ -45,11 +46,14 @@ async def _cut(scene: Scene, wires: Sequence[Wire], ending: str) -> list[Broken]
 
 
 async def _at_work(scene: Scene) -> list[tuple[Session, TurnId]]:
-    """What the worker runs, once it runs something, or after some time."""
-    for _ in range(LOOKS):
-        if turns := await owned_by(scene.parts, scene.stage.pids().get(FAR, 0)):
-            return turns
-        await asyncio.sleep(LOOK_SECONDS)
+    """What the worker runs, once it runs something; what is owned already stays where it is, so others come for it."""
+    for _ in range(TRIES):
+        scene.crowd.newcomers(max(2, scene.crowd.sessions // 5))
+        for _ in range(LOOKS):
+            if turns := await owned_by(scene.parts, scene.stage.pids().get(FAR, 0)):
+                return turns
+            await asyncio.sleep(LOOK_SECONDS)
+    scene.faults.append("the worker that can be cut off took nothing")
     return []
 
 

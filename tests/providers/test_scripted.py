@@ -192,6 +192,20 @@ async def test_what_is_steered_is_taken_between_two_pieces_of_a_text(desk: Desk,
     assert (await desk.ended()).unhandled == (said("", "two").id,)
 
 
+@pytest.mark.rule("I3")
+async def test_one_that_listens_takes_what_is_steered_at_once_until_the_interrupt(
+    desk: Desk, provider: Provider
+) -> None:
+    conversation = await desk.open(provider)
+    assert conversation.steering is not None
+    await conversation.start_turn(T1, Prompt((said("!listen"),)))
+    for name in ("two", "three"):
+        await conversation.steering.steer(T1, (said("and more", name),))  # returns when it is committed
+    await conversation.interrupt(T1)
+    ended = await desk.ended()
+    assert (ended.outcome, ended.unhandled) == (Outcome.interrupted, (said("", "two").id, said("", "three").id))
+
+
 @pytest.mark.rule("I4")
 async def test_a_steer_for_another_turn_is_refused(desk: Desk, provider: Provider) -> None:
     conversation = await desk.open(provider)
