@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from amux.core.steering import Busy
+
 FEISHU = "https://open.feishu.cn"
 AGENT_BYTES = 400 * 1024 * 1024  # what one agent program needs, as measured; the default of `slots` rests on it
 _WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -52,6 +54,7 @@ class Settings:
     lease: float  # seconds
     linger: float  # seconds that an owner stays after its last Turn
     burst_window: float  # seconds; 0 judges every message at once
+    busy_input: Busy  # what a person's message from Feishu does while a Turn runs
     silence_limit: float  # seconds without a sign of an agent that works, then its Turn fails (T8)
     turn_limit: float  # seconds of a whole Turn
     answer_limit: float  # seconds for a person to answer a permission request; then it is denied (H40)
@@ -73,7 +76,6 @@ def load(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> Setting
     """Read all settings, an empty value counting as unset. Raises BadSettings with every fault at once."""
     read = _Reader(env, {}, [], toml_path.name)
     read.toml.update(_toml(toml_path, read.faults))
-    _busy_input(read)
     settings = Settings(
         home=read.path("home") or _default_home(env),
         postgres_url=read.url("postgres_url", ("postgresql",), _POSTGRES_FORM),
@@ -85,6 +87,7 @@ def load(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> Setting
         lease=read.seconds("lease", 15, 2, 120),
         linger=read.seconds("linger", 30, 0, 3600),
         burst_window=read.seconds("burst_window", 2, 0, 30),
+        busy_input=_busy_input(read),
         silence_limit=read.seconds("silence_limit", 900, 1, 86_400),
         turn_limit=read.seconds("turn_limit", 86_400, 1, 604_800),
         answer_limit=read.seconds("answer_limit", 43_200, 1, 604_800),
@@ -205,12 +208,12 @@ def _toml(path: Path, faults: list[str]) -> dict[str, str]:
     return plain
 
 
-def _busy_input(read: _Reader) -> None:
-    if raw := read.raw("feishu_busy_input"):
-        remedy = "this release has no interrupt mode yet, follow-ups are steered or queued; leave it unset"
-        if raw != "interrupt":
-            remedy = "leave it unset; follow-ups are then steered or queued"
+def _busy_input(read: _Reader) -> Busy:
+    raw = read.raw("feishu_busy_input")
+    if raw and raw != Busy.interrupt:
+        remedy = "must be interrupt; leave it out, and follow-ups are steered or queued"
         read.fault("feishu_busy_input", repr(raw), remedy)
+    return Busy.interrupt if raw else Busy.steer
 
 
 def _feishu(read: _Reader) -> FeishuSettings | None:

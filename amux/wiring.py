@@ -162,6 +162,7 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Hos
                 settings.linger,
                 settings.burst_window,
                 Limits(settings.silence_limit, settings.turn_limit, settings.answer_limit),
+                settings.busy_input,
             ),
             timeline=parts.timeline,
             inputs=parts.inputs,

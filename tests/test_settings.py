@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from amux.core.steering import Busy
 from amux.settings import BadSettings, FeishuSettings, Settings, kombu_url, load, sqlalchemy_url
 
 NOWHERE = Path("/nonexistent/amux.toml")
@@ -20,6 +21,7 @@ PLAIN = Settings(
     lease=15,
     linger=30,
     burst_window=2,
+    busy_input=Busy.steer,
     silence_limit=900,
     turn_limit=86_400,
     answer_limit=43_200,
@@ -70,6 +72,7 @@ def test_everything_set(person: dict[str, str]) -> None:
         "AMUX_BURST_WINDOW": "0",
         "AMUX_WORKSPACE": "/srv/work",
         "AMUX_ENGINE": "codex",
+        "AMUX_FEISHU_BUSY_INPUT": "interrupt",
         "AMUX_SILENCE_LIMIT": "60",
         "AMUX_TURN_LIMIT": "3600",
         "AMUX_ANSWER_LIMIT": "300",
@@ -92,6 +95,7 @@ def test_everything_set(person: dict[str, str]) -> None:
         lease=2.5,
         linger=0,
         burst_window=0,
+        busy_input=Busy.interrupt,
         silence_limit=60,
         turn_limit=3_600,
         answer_limit=300,
@@ -157,14 +161,10 @@ def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.rule("I7")
-@pytest.mark.parametrize(
-    ("raw", "remedy"),
-    [
-        ("interrupt", "this release has no interrupt mode yet, follow-ups are steered or queued; leave it unset"),
-        ("steer", "leave it unset; follow-ups are then steered or queued"),
-    ],
-)
-def test_busy_input_is_refused_at_start(raw: str, remedy: str) -> None:
+@pytest.mark.parametrize("raw", ["steer", "Interrupt!", "yes"])
+def test_busy_input_takes_one_value(raw: str) -> None:
+    """I7.d."""
+    remedy = "must be interrupt; leave it out, and follow-ups are steered or queued"
     assert faults({"AMUX_FEISHU_BUSY_INPUT": raw}) == [f"AMUX_FEISHU_BUSY_INPUT={raw!r}: {remedy}"]
 
 

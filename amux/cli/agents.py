@@ -113,6 +113,7 @@ async def _probed(engine: str, provider: Provider) -> Finding:
                 conversation = await provider.open(opening, lambda _event: None)
         except (Refused, Unavailable, Uncertain, TimeoutError) as why:
             return Finding(Mark.absent, engine, "not probed, it does not open", str(why) or "it took too long")
-        steers = conversation.steering is not None
+        parts = {"steering": conversation.steering, "compaction": conversation.compaction}
         await conversation.close()
-    return Finding(Mark.fine, engine, f"steering: {'yes' if steers else 'no'}")
+    told = ", ".join(f"{name}: {'yes' if part else 'no'}" for name, part in parts.items())
+    return Finding(Mark.fine, engine, told)

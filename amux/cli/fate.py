@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from amux.core.ids import InputId
 from amux.core.routing import Message
+from amux.core.steering import Busy
 from amux.feishu.cards import fate
 from amux.feishu.ingress import principal
 from amux.runtime.fate import Forecaster, Waits
@@ -22,7 +23,9 @@ NAMES = {
 _open: dict[str, Postgres] = {}
 
 
-async def forecast(url: str, person: str, chat: str, topic: str | None, text: str) -> Mapping[str, str] | None:
+async def forecast(
+    url: str, busy: Busy, person: str, chat: str, topic: str | None, text: str
+) -> Mapping[str, str] | None:
     """The line in both languages; None when the message is not meant for the bot."""
     postgres = _open.setdefault(url, Postgres(url, size=1))
     said = Message(
@@ -38,7 +41,7 @@ async def forecast(url: str, person: str, chat: str, topic: str | None, text: st
         private=not chat.startswith("oc_"),
     )
     timeline = PostgresTimeline(postgres, lambda *_: None)
-    found = await Forecaster(PostgresBindings(postgres), timeline).of(said)
+    found = await Forecaster(PostgresBindings(postgres), timeline, busy).of(said)
     owner = NAMES.get(found.owner, "") if isinstance(found, Waits) else ""
     line = fate(found, owner)
     return {"en": line.en, "zh": line.zh} if line else None

@@ -33,6 +33,8 @@ REASONS = {
     e.QueueReason.other_authorization: "it has other permissions than the running Turn",
     e.QueueReason.cannot_steer: "this agent takes nothing while it works",
     e.QueueReason.refused: "the agent did not take it into the running Turn",
+    e.QueueReason.preempts: "it is next, as soon as the running Turn has stopped",
+    e.QueueReason.nothing_steers: "nothing joins a running Turn in this installation",
 }
 CANCELLED = {
     e.CancelReason.interrupted: "cancelled with the interrupted Turn",

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -86,18 +85,20 @@ async def sandbox(settings: Settings, engine: str) -> AsyncIterator[tuple[dict[s
     port = free_or_refuse(settings.web_port + 2, host="127.0.0.1", remedy="set AMUX_WEB_PORT to another")
     seconds = float(os.environ.get("AMUX_SCRIPTED_SECONDS") or DEMO_SECONDS)
     world = feishu.small_world(pace=Pace(retry_seconds=IMPATIENT))
-    app = create(world, Models(seconds=seconds), lambda *asked: fate_in(settings.home, *asked))
+    app = create(world, Models(seconds=seconds), lambda *asked: fate_in(settings, *asked))
     async with feishu.serving(app, port=port) as address:
         env = {"AMUX_LEASE": DEMO_LEASE, **os.environ, **sandbox_env(engine, address, seconds)}
         yield env, address
 
 
-async def fate_in(home: Path, person: str, chat: str, topic: str | None, text: str) -> Mapping[str, str] | None:
-    """What sending that message would do, from the amux that lives in `home`; None while it is not there."""
+async def fate_in(settings: Settings, person: str, chat: str, topic: str | None, text: str) -> Mapping[str, str] | None:
+    """What sending that message would do, from the amux that lives in this home; None while it is not there."""
     from amux.cli.fate import forecast
 
-    found = running(home)
-    return await forecast(found.urls["postgres"], person, chat, topic, text) if found and "web" in found.ports else None
+    found = running(settings.home)
+    if found is None or "web" not in found.ports:
+        return None
+    return await forecast(found.urls["postgres"], settings.busy_input, person, chat, topic, text)
 
 
 def _migrate(url: str) -> None:

@@ -62,7 +62,7 @@ SAID: dict[str, type[Said]] = {
     "prefer": Prefer,
 }
 SAID_KIND: dict[type[Said], str] = {cls: kind for kind, cls in SAID.items()}
-CHECKPOINT = 4  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
+CHECKPOINT = 5  # the version of State's own JSON; a checkpoint of another version is not read but folded anew (H17)
 
 _encoder = msgspec.json.Encoder()
 _READ: Mapping[str, Callable[[str | bytes | msgspec.Raw], e.Event]] = {

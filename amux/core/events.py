@@ -48,6 +48,8 @@ class QueueReason(StrEnum):
     other_authorization = "other_authorization"
     cannot_steer = "cannot_steer"
     refused = "refused"
+    preempts = "preempts"  # it goes before what does not (I7)
+    nothing_steers = "nothing_steers"  # in the mode of I7
 
 
 class FailReason(StrEnum):

@@ -13,7 +13,7 @@ from amux.core import signals as s
 from amux.core.context import cancellation_note
 from amux.core.ids import InputId, TurnId
 from amux.core.inputs import Answer, ContextWish, Input, Interrupt, Manage, Prefer, Said, Verdict, Withdraw
-from amux.core.session import State
+from amux.core.session import State, Turn
 from amux.core.step import (
     AnswerRequest,
     Burst,
@@ -100,9 +100,14 @@ def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
     draft.write(e.ConversationOpened(native_id, can))
     held = draft.scratch.held
     draft.set(phase=Phase.idle, held=(), foreign=None)
-    _dispatch(draft)  # what waited before goes first
-    for burst in steering.bursts(held):
+    bursts = steering.bursts(held)
+    first = [b for b in bursts if steering.preempts(b[0], draft.scratch.busy)]
+    for burst in first:
         _settle(draft, burst)
+    _dispatch(draft)  # what waited before goes first
+    for burst in bursts:
+        if burst not in first:
+            _settle(draft, burst)
 
 
 def _history_gone(draft: Draft) -> None:
@@ -160,16 +165,18 @@ def _hear_input(draft: Draft, said: Input) -> None:
         draft.write(e.SubmissionFailed((said.id,), e.FailReason.archived, "This Session is archived."))
     elif draft.scratch.phase in (Phase.closed, Phase.opening):
         draft.set(held=(*draft.scratch.held, said))
-    elif draft.state.turn and steering.joinable(said):
+    elif steering.joinable(said) and (draft.state.turn or _gathers(draft)):
         _join(draft, said)
     else:
+        runs = draft.state.turn
         _close_burst(draft)
+        _ask_to_stop(draft, said, runs)
         _settle(draft, (said,))
 
 
 def _join(draft: Draft, said: Input) -> None:
     """Text in mid-Turn waits for its burst's window; another's text closes the open burst first (I2)."""
-    burst = draft.scratch.burst
+    burst, runs = draft.scratch.burst, draft.state.turn
     if burst and not steering.same_burst(burst.inputs[0], said):
         _close_burst(draft)
         burst = None
@@ -177,6 +184,23 @@ def _join(draft: Draft, said: Input) -> None:
         draft.set(burst=replace(burst, inputs=tuple(sorted((*burst.inputs, said), key=steering.sent))))
     else:
         draft.set(burst=Burst((said,), draft.now + draft.scratch.window))
+        _ask_to_stop(draft, said, runs)
+
+
+def _ask_to_stop(draft: Draft, said: Input, runs: Turn | None) -> None:
+    """At once, and never a Turn that began by what this input closed (I7)."""
+    turn = draft.state.turn
+    if runs is None or turn is None or turn.id != runs.id or draft.scratch.phase is not Phase.turn:
+        return
+    if said.sender and steering.preempts(said, draft.scratch.busy):
+        draft.write(e.InterruptRequested(turn.id, said.sender, said.name))
+        moves.stop(draft, turn.id)
+
+
+def _gathers(draft: Draft) -> bool:
+    """Whether a burst is open that goes before what waits, so that nothing starts until it is whole (I7)."""
+    burst = draft.scratch.burst
+    return burst is not None and steering.preempts(burst.inputs[0], draft.scratch.busy)
 
 
 def _queue_all(draft: Draft) -> None:
@@ -197,16 +221,18 @@ def _close_burst(draft: Draft) -> None:
 
 def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
     """Accept one burst and give it its fate."""
-    decision = steering.decide(burst, draft.state)
+    decision = steering.decide(burst, draft.state, draft.scratch.busy)
     moves.accept(draft, burst)
     match decision:
         case steering.Steer(turn):
             draft.write(e.SteerRequested(turn, moves.ids(burst)))
             draft.effects.append(SteerTurn(turn, burst))
-        case steering.Queue() if _free(draft) and not draft.state.queue:
+        case steering.Queue() | steering.Preempt() if _free(draft) and not draft.state.queue:
             _start(draft, burst)
-        case steering.Queue() if waiting.is_full(draft.state):
+        case steering.Queue() | steering.Preempt() if waiting.is_full(draft.state):
             waiting.refuse(draft, burst)
+        case steering.Preempt():
+            draft.write(e.InputQueued(moves.ids(burst), e.QueueReason.preempts))
         case steering.Queue(reason):
             draft.write(e.InputQueued(moves.ids(burst), reason))
         case _:
@@ -313,7 +339,8 @@ def _finish(draft: Draft, ended: s.TurnEnded) -> None:
     draft.write(e.TurnFinished(turn.id, outcome, ended.reason, ended.detail, ended.usage))
     phase = Phase.idle if draft.scratch.phase is Phase.turn else draft.scratch.phase
     draft.set(ended=None, phase=phase, watch=None)
-    _close_burst(draft)
+    if not _gathers(draft):
+        _close_burst(draft)
 
 
 def _stopped(draft: Draft, turn: TurnId) -> None:
@@ -385,7 +412,8 @@ def _watch(draft: Draft, watch: Watch) -> None:
 
 
 def _free(draft: Draft) -> bool:
-    return draft.scratch.phase is Phase.idle and draft.state.turn is None and draft.scratch.foreign is None
+    idle = draft.scratch.phase is Phase.idle and draft.scratch.foreign is None
+    return idle and draft.state.turn is None and not _gathers(draft)
 
 
 def _dispatch(draft: Draft) -> None:

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
-from amux.core.inputs import Action, Authorization, ContextWish, Input
+from amux.core.inputs import Action, Authorization, ContextWish, Input, Origin
 
 NO_TURN = TurnId(0)
 NO_OWNER = Epoch(0)
@@ -34,6 +34,7 @@ class Submission:
     inputs: tuple[Input, ...]
     turn: TurnId = NO_TURN  # the Turn into which they are being steered
     wish: ContextWish | None = None
+    preempts: bool = False  # it goes before what does not (I7)
     refused: bool = False  # the agent did not take it: it was accepted before whatever waits besides
 
 
@@ -150,10 +151,24 @@ def _started(state: State, started: e.TurnStarted) -> State:
 
 def _queued(inputs: tuple[Input, ...], state: State, reason: e.QueueReason) -> State:
     """Order is that of acceptance: nothing waited when a refused one was steered, so it goes before what came since."""
+    if reason is e.QueueReason.preempts:
+        return _preempted(inputs, state)
     if reason is not e.QueueReason.refused:
         return replace(state, queue=(*state.queue, Submission(inputs)))
     before = tuple(s for s in state.queue if s.refused)
     return replace(state, queue=(*before, Submission(inputs, refused=True), *state.queue[len(before) :]))
+
+
+def _preempted(inputs: tuple[Input, ...], state: State) -> State:
+    """Behind what preempts too, a wish, what the agent refused and its own sender's earlier input; before all else (I7)."""
+    senders = {i.sender for i in inputs}
+
+    def stays(waits: Submission) -> bool:
+        own = any(i.sender in senders and i.origin is Origin.person for i in waits.inputs)
+        return waits.preempts or waits.refused or waits.wish is not None or own
+
+    at = max((at for at, waits in enumerate(state.queue, 1) if stays(waits)), default=0)
+    return replace(state, queue=(*state.queue[:at], Submission(inputs, preempts=True), *state.queue[at:]))
 
 
 def _steered(inputs: tuple[Input, ...], state: State) -> State:

@@ -1,9 +1,10 @@
-"""Steer or queue: what becomes of a burst whose window has closed. The one home of I3, I4 and I8.
+"""Steer, queue or preempt: what becomes of a burst whose window has closed. The one home of I3, I4, I7 and I8.
 
 Never waits, reads no clock, asks no agent's name: the machine closes the burst, this module judges it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from amux.core.events import QueueReason
 from amux.core.ids import TurnId
@@ -25,19 +26,42 @@ class Queue:
     reason: QueueReason
 
 
-Decision = Steer | Queue
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """It is a submission for the very next Turn, before what waits and does not preempt (I7)."""
+
+
+Decision = Steer | Queue | Preempt
+
+
+class Busy(StrEnum):
+    """What a person's message from Feishu does while a Turn runs."""
+
+    steer = "steer"
+    interrupt = "interrupt"  # the older contract (I7)
+
+
 STEERING = "steering"  # the optional part of a conversation
 
 
-def decide(burst: tuple[Input, ...], state: State) -> Decision:
-    """Judge one closed burst against the running Turn (I3, I4, I8). Raises nothing: every burst has an answer.
+def decide(burst: tuple[Input, ...], state: State, busy: Busy = Busy.steer) -> Decision:
+    """Judge one closed burst against the running Turn (I3, I4, I7, I8). Raises nothing: every burst has an answer.
 
     Steer is pinned to the Turn seen here; should that end first, the provider refuses and the burst is queued."""
+    if all(preempts(said, busy) for said in burst):
+        return Preempt()
     turn = state.turn
     if turn is None:
         return Queue(QueueReason.no_running_turn)
     reason = _obstacle(burst, turn, state)
+    if reason is None and busy is Busy.interrupt:
+        reason = QueueReason.nothing_steers
     return Queue(reason) if reason else Steer(turn.id)
+
+
+def preempts(said: Input, busy: Busy) -> bool:
+    """Whether it asks for an interruption and goes first: what a person says in Feishu, where that is so (I7)."""
+    return busy is Busy.interrupt and from_a_person(said) and said.authorization.place is not None
 
 
 def joinable(said: Input) -> bool:

@@ -11,6 +11,7 @@ from amux.core import signals as s
 from amux.core.ids import InputId, ItemId, RequestId, TurnId
 from amux.core.inputs import Input, Verdict
 from amux.core.session import State, apply
+from amux.core.steering import Busy
 from amux.core.watchdog import UNLIMITED, Limits, Watch
 
 
@@ -56,6 +57,7 @@ class Scratch:
     engine: str
     window: float  # seconds of the burst window
     limits: Limits = UNLIMITED
+    busy: Busy = Busy.steer
     fresh: e.Fresh | None = None  # why the next opening must not resume what there is
     phase: Phase = Phase.closed
     herald: e.OwnerOpened | None = None  # goes with this owner's first append

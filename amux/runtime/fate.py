@@ -4,11 +4,12 @@ only a forecast: what happens is decided when it arrives."""
 from dataclasses import dataclass
 
 from amux.core import steering
-from amux.core.events import QueueReason
+from amux.core.events import InputAccepted, InputQueued, QueueReason
 from amux.core.ids import BindingId, Principal, Seq, SessionKey, TurnId
 from amux.core.inputs import Authorization, Input, Place
 from amux.core.routing import Bound, Launch, Message, ToSession, route
-from amux.core.session import State, apply
+from amux.core.session import State, apply, fold
+from amux.core.steering import Busy
 from amux.ports import Bindings, Timeline
 
 PAGE = 2_000
@@ -52,6 +53,7 @@ class Forecaster:
 
     bindings: Bindings
     timeline: Timeline
+    busy: Busy
 
     async def of(self, said: Message) -> Forecast:
         """The fate of that message, by the state as it stands."""
@@ -60,7 +62,7 @@ class Forecaster:
             case Launch():
                 return Starts(TurnId(1))
             case ToSession(bound):
-                return _judged(said, bound.id, await self._state(bound.session))
+                return _judged(said, bound.id, await self._state(bound.session), self.busy)
             case _:
                 return Nothing()
 
@@ -73,15 +75,23 @@ class Forecaster:
         return state
 
 
-def _judged(said: Message, binding: BindingId, state: State) -> Forecast:
+def _judged(said: Message, binding: BindingId, state: State, busy: Busy) -> Forecast:
     if state.turn is None and not state.queue:
         return Starts(TurnId(state.last_turn + 1))
     rights = Authorization(said.sender or Principal(""), Place(binding, said.app, said.chat))
     one = Input(said.id, said.text, said.sender, rights, said.sent_at, said.name, said.origin, said.material)
-    match steering.decide((one,), state):
+    match steering.decide((one,), state, busy):
         case steering.Steer(turn):
             return Joins(turn)
+        case steering.Preempt():
+            return _waits(QueueReason.preempts, one, state)
         case steering.Queue(reason):
-            running = state.turn
-            owner = running.senders[0] if running and running.senders else None
-            return Waits(reason, len(state.queue), running.id if running else None, owner)
+            return _waits(reason, one, state)
+
+
+def _waits(reason: QueueReason, one: Input, state: State) -> Waits:
+    queue = fold([InputAccepted(one), InputQueued((one.id,), reason)], state).queue
+    ahead = next(at for at, submission in enumerate(queue) if one in submission.inputs)
+    running = state.turn
+    owner = running.senders[0] if running and running.senders else None
+    return Waits(reason, ahead, running.id if running else None, owner)

@@ -20,6 +20,7 @@ from amux.core.ids import InputId, Seq, SessionKey, SessionRef
 from amux.core.inputs import Input, Said
 from amux.core.launch import Installed, Profile, Record, Unlaunchable, resolve
 from amux.core.session import State
+from amux.core.steering import Busy
 from amux.core.step import Phase, Scratch, Step
 from amux.core.watchdog import UNLIMITED, Limits
 from amux.extensions import Provider
@@ -55,6 +56,7 @@ class Pace:
     linger: float  # how long it keeps an idle agent
     window: float  # of a burst
     limits: Limits = UNLIMITED
+    busy: Busy = Busy.steer
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Owner:
         else:
             agent, fresh, record = Agent(rt.providers[runs.engine], runs.launch), runs.fresh, runs.record
         self._record = record if record != session.record else None
-        self.scratch = Scratch(runs.engine, rt.pace.window, rt.pace.limits, fresh)
+        self.scratch = Scratch(runs.engine, rt.pace.window, rt.pace.limits, rt.pace.busy, fresh)
         self._hands = Performer(session.ref, agent, home, self.tenure, rt.opening, self._mailbox.put, self._history)
         self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
         self.tenure.look = self._look_again

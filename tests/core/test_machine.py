@@ -6,6 +6,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from amux.core import events as e
+from amux.core.steering import Busy
 from tests.core.faults import FAULTS, Fault
 from tests.core.heart import Heart
 
@@ -23,6 +25,21 @@ HISTORIES = settings(max_examples=3_000, stateful_step_count=24, deadline=None, 
 @pytest.mark.rule("T1", "T3", "T4", "I2", "I3", "I4", "I5", "I6", "S4")
 def test_the_heart_holds() -> None:
     run_state_machine_as_test(Heart, settings=HISTORIES)
+
+
+class Interrupting(Heart):
+    """Where a person's message interrupts (I7)."""
+
+    busy = Busy.interrupt
+
+    def teardown(self) -> None:
+        super().teardown()
+        assert not any(isinstance(event, e.SteerRequested) for event in self.log), "nothing is steered"
+
+
+@pytest.mark.rule("I7", "T1", "T3", "T4", "I5", "I6", "S4")
+def test_the_heart_holds_where_messages_interrupt() -> None:
+    run_state_machine_as_test(Interrupting, settings=settings(HISTORIES, max_examples=1_000))
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)

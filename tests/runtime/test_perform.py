@@ -339,7 +339,7 @@ async def test_one_that_is_gone_already_only_tells_the_end(hands: Hands) -> None
 
 @pytest.mark.rule("T3", "A3")
 async def test_a_stop_is_quiet_only_after_the_death_that_somebody_else_brings(hands: Hands) -> None:
-    """H69: or the next Turn would start on nothing."""
+    """H71: or the next Turn would start on nothing."""
     await start(hands)
     leaves = asyncio.Event()
     hands.agent.leaving = leaves
