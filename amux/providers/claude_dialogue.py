@@ -1,4 +1,4 @@
-"""One Claude Code conversation, and what it is asked to do: Turns, steers, the stop procedure, answers.
+"""One Claude Code conversation, and what it is asked to do: Turns, steers, the stop procedure, answers, summaries.
 
 A write says nothing: what was sent is followed by its uuid until Claude tells its fate, which `claude_told` understands.
 Claude's queue holds only what was steered into the running Turn. Nothing is ever sent twice, and what Claude does not do in
@@ -10,7 +10,6 @@ from contextlib import suppress
 from uuid import uuid4
 
 from amux.extensions import (
-    Compaction,
     Emit,
     Input,
     Prompt,
@@ -27,6 +26,7 @@ from amux.providers.claude_control import Control
 from amux.providers.claude_live import Live
 from amux.providers.claude_told import Told
 from amux.providers.claude_turn import Patience, Said, Turn
+from amux.providers.compacting import Compacting
 from amux.providers.life import Life, unless_dead, within
 from amux.providers.pipes import Line
 from amux.providers.process import Process
@@ -37,8 +37,8 @@ LEAVING_SECONDS = 3.0  # Claude kills its tools and ends within 0.4 s of being a
 
 
 class Dialogue:
-    """A Conversation, and its own Steering. Made and opened by `claude`. `used` is called once something was said in it;
-    `hide` takes secrets out of a text for people."""
+    """A Conversation, and its own Steering and Compaction. Made and opened by `claude`. `used` is called once something was
+    said in it; `hide` takes secrets out of a text for people."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Dialogue:
     ) -> None:
         self.native_id = native_id
         self.steering: Dialogue | None = self
-        self.compaction: Compaction | None = None
+        self.compaction: Dialogue | None = self
         self._audience = Audience()
         self.told = Told(self, self._audience, hide=hide)
         self.control = Control(process, frame=self.told.frame, asked=self.told.asked, withdrawn=self.told.withdrawn)
@@ -134,6 +134,16 @@ class Dialogue:
         self.told.settle()
         if answer.get("cancelled") is not True:
             raise Uncertain(f"Claude did not acknowledge this within {self._patience.receipt:g} s.")
+
+    async def compact(self) -> None:
+        await self.told.foreign_over.wait()
+        uuid = str(uuid4())
+        summary = self.told.compacting = Compacting("Claude", uuid)
+        try:
+            await self.control.say(claude_items.compact(uuid))
+            await summary.outcome(begin=self._patience.commit, silence=self._patience.summary)
+        finally:
+            self.told.compacting = None
 
     async def interrupt(self, turn: TurnId) -> None:
         current = self.told.turn

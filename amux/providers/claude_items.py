@@ -88,6 +88,12 @@ def message(inputs: tuple[Input, ...], note: str, uuid: str) -> dict[str, object
     }
 
 
+def compact(uuid: str) -> dict[str, object]:
+    """The command that summarises the context. It is no people's text, which would be taken word for word."""
+    message = {"role": "user", "content": "/compact"}
+    return {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": "default", "uuid": uuid}
+
+
 def usage(spent: Mapping[str, object]) -> Usage:
     """Tokens of one native turn; what was read from the cache is input too."""
     fresh, cached, written, output = (

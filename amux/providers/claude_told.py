@@ -23,6 +23,7 @@ from amux.extensions import (
 from amux.providers import claude_items
 from amux.providers.audience import Audience
 from amux.providers.claude_turn import Turn
+from amux.providers.compacting import Compacting
 from amux.providers.pipes import Line
 
 log = structlog.get_logger()
@@ -38,10 +39,12 @@ class Hands(Protocol):
 
 
 class Told:
-    """What is known of a conversation. `turn` is the one that is open; `hide` takes secrets out of a text for people."""
+    """What is known of a conversation. `turn` is the one that is open, `compacting` the summary that was asked for; `hide`
+    takes secrets out of a text for people."""
 
     def __init__(self, hands: Hands, audience: Audience, *, hide: Callable[[str], str]) -> None:
         self.turn: Turn | None = None
+        self.compacting: Compacting | None = None
         self.foreign_over = asyncio.Event()
         self.foreign_over.set()
         self.requests: dict[RequestId, tuple[str, Line]] = {}
@@ -56,6 +59,8 @@ class Told:
         """The process is gone, and nothing more comes."""
         if self.turn:
             self.turn.lose(f"Claude {how} before it began this.")
+        if self.compacting:
+            self.compacting.lose(how)
         self.foreign_over.set()
         self._tell(Died(f"Claude {how}."))
 
@@ -65,6 +70,8 @@ class Told:
         """One frame that is neither a question nor an answer. One of a shape that nobody knows is passed over."""
         if self.turn:
             self._stir(self.turn.id)
+        if self.compacting:
+            self.compacting.stir()
         try:
             self._understand(frame)
         except UNREADABLE as error:
@@ -72,8 +79,12 @@ class Told:
 
     def _understand(self, frame: Line) -> None:
         match frame:
+            case {"command_uuid": str(uuid), "state": str(state)} if self.compacting and uuid == self.compacting.native:
+                self._summary_fate(self.compacting, state)
             case {"type": "command_lifecycle", "command_uuid": str(uuid), "state": str(state)}:
                 self._fate(uuid, state)
+            case _ if self.compacting and self.compacting.begun:
+                self._summarise(self.compacting, frame)
             case {"type": "system", "subtype": "init"}:
                 self._began(frame)
             case {"type": "result"}:
@@ -127,6 +138,25 @@ class Told:
         if current and ours:
             current.result(listed, claude_items.outcome(frame), claude_items.usage(frame["usage"]))
             self.settle()
+
+    def _summary_fate(self, compacting: Compacting, state: str) -> None:
+        match state:
+            case "started":
+                compacting.begin(compacting.native)
+            case "cancelled" | "discarded" | "refused" if not compacting.begun:
+                compacting.end()
+
+    def _summarise(self, compacting: Compacting, frame: Line) -> None:
+        """A native turn of its own, of which nothing is shown. Claude says why not in one of two ways."""
+        match frame:
+            case {"subtype": "status", "compact_result": str(result)}:
+                compacting.done = result == "success"
+                compacting.why = self._hide(claude_items.readable(frame.get("compact_error")))
+            case {"type": "assistant", "message": {"content": [{"text": str(text)}, *_]}}:
+                compacting.why = self._hide(claude_items.readable(text))
+            case {"type": "result"}:
+                self.compacting = None
+                compacting.end()
 
     def settle(self) -> None:
         """End the Turn if nothing of it runs or is on its way any more, once. One in which nothing began has no end, unless

@@ -14,13 +14,14 @@ from amux.providers.claude_live import Live
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long Claude may take, in seconds: to open, to answer, to acknowledge an input, to begin a prompt, and to be quiet
-    after an interrupt."""
+    after an interrupt; and how long it may be silent over a summary, of which it shows nothing until it is done."""
 
     opening: float = 30.0
     answer: float = 10.0
     receipt: float = 5.0
     commit: float = 60.0
     stop: float = 10.0
+    summary: float = 300.0
 
 
 PATIENCE = Patience()

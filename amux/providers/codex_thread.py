@@ -1,4 +1,4 @@
-"""One Codex thread in conversation: Turns, steers, the stop procedure, answers.
+"""One Codex thread in conversation: Turns, steers, the stop procedure, answers, summaries.
 
 An acknowledgement of Codex is no promise: an input is held only once its `userMessage` is shown as completed, under the
 id that it was sent with. A native turn has one end, `turn/completed`. Nothing is ever sent twice, and what Codex does
@@ -8,7 +8,6 @@ import asyncio
 from contextlib import suppress
 
 from amux.extensions import (
-    Compaction,
     Emit,
     Input,
     Prompt,
@@ -23,6 +22,7 @@ from amux.providers import codex_items, strays
 from amux.providers.audience import Audience
 from amux.providers.codex_told import Told
 from amux.providers.codex_turn import Patience, Turn
+from amux.providers.compacting import Compacting
 from amux.providers.jsonrpc import CallId, Peer
 from amux.providers.life import Life, unless_dead, within
 from amux.providers.pipes import Line
@@ -36,11 +36,11 @@ LEAVING_SECONDS = 2.0  # Codex ends within 0.1 s of being asked
 
 
 class Thread:
-    """A Conversation, and its own Steering. Made and opened by `codex`."""
+    """A Conversation, and its own Steering and Compaction. Made and opened by `codex`."""
 
     def __init__(self, process: Process, patience: Patience) -> None:
         self.steering: Thread | None = self
-        self.compaction: Compaction | None = None
+        self.compaction: Thread | None = self
         self._process, self._patience, self._audience = process, patience, Audience()
         self._told = Told(self, self._audience)
         self.peer = Peer(process, notice=self._told.noticed, asked=self._told.asked)
@@ -114,6 +114,19 @@ class Thread:
             raise Refused("Codex is gone and was told nothing.") from error
         if not await asyncio.shield(held):
             raise Refused("The Turn ended and Codex never held this.")
+
+    async def compact(self) -> None:
+        await self.pause_goal()  # which it would wake (H52)
+        for over in list(self._told.foreign.values()):  # else it would end that one, and be taken for it
+            await over.wait()
+        summary = self._told.compacting = Compacting("Codex")
+        try:
+            await self._ask("thread/compact/start")
+            await summary.outcome(begin=self._patience.commit, silence=self._patience.summary)
+        except Rejected as error:
+            raise Refused(f"Codex did not take this: {error.message}") from error
+        finally:
+            self._told.compacting = None
 
     async def interrupt(self, turn: TurnId) -> None:
         if self._waiting and self._waiting.id == turn:  # Codex was told nothing of it, and nothing of it runs

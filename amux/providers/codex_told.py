@@ -26,6 +26,7 @@ from amux.extensions import (
 from amux.providers import codex_items
 from amux.providers.audience import Audience
 from amux.providers.codex_turn import Turn
+from amux.providers.compacting import Compacting
 from amux.providers.jsonrpc import CallId
 from amux.providers.pipes import Line
 
@@ -52,11 +53,13 @@ class Hands(Protocol):
 
 
 class Told:
-    """One thread's story, by its `native_id`; `turn` is the one that runs or is being started."""
+    """One thread's story, by its `native_id`; `turn` is the one that runs or is being started, `compacting` the summary
+    that was asked for."""
 
     def __init__(self, hands: Hands, audience: Audience) -> None:
         self.native_id = ""
         self.turn: Turn | None = None
+        self.compacting: Compacting | None = None
         self.foreign: dict[str, asyncio.Event] = {}  # set when it is over
         self.total: codex_items.Totals | None = None
         self._hands = hands
@@ -90,6 +93,8 @@ class Told:
         """Its process is gone: what was not shown is unknown, and nothing more comes."""
         if self.turn:
             self.turn.lose(Uncertain(f"Codex {said} before it showed that it holds this."))
+        if self.compacting:
+            self.compacting.lose(said)
         for over in self.foreign.values():
             over.set()
         self._tell(Died(f"Codex {said}."))
@@ -100,6 +105,8 @@ class Told:
             return
         if self.turn:
             self._stir(self.turn.id)
+        if self.compacting:
+            self.compacting.stir()
         try:
             self._understand(method, params)
         except UNREADABLE as error:
@@ -120,6 +127,11 @@ class Told:
                 self._requests = {request: asked for request, asked in self._requests.items() if asked != number}
             case _ if native in self._turns:
                 self._follow(self._turns[native], method, params)
+            case _ if self.compacting and self.compacting.begun and native == self.compacting.native:
+                if method == "turn/completed":  # nothing else of it is shown
+                    self._summarised(self.compacting, params["turn"])
+            case "turn/started" if self.compacting and not self.compacting.begun and native not in self.foreign:
+                self.compacting.begin(native)  # its start is acknowledged without an id
             case "turn/completed" if native in self.foreign:
                 self.foreign.pop(native).set()
                 self._tell(ForeignTurnEnded(native))
@@ -147,6 +159,13 @@ class Told:
                 self._tell(turn.stream(ItemId(str(params["itemId"])), str(params["delta"])))
             case "error" if params.get("willRetry"):
                 self._tell(codex_items.retried(turn.id, params["error"]))
+
+    def _summarised(self, compacting: Compacting, native: Line) -> None:
+        outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)
+        compacting.done = outcome is Outcome.completed
+        stopped = "it was interrupted." if outcome is Outcome.interrupted else ""
+        compacting.why = codex_items.failure(native.get("error"))[1] or stopped
+        compacting.end()
 
     def _end(self, turn: Turn, native: Line) -> None:
         outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)

@@ -12,12 +12,13 @@ from amux.providers.codex_items import Totals
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long Codex may take, in seconds: to open, to answer, to show that it holds an input, and to be quiet after an
-    interrupt."""
+    interrupt; and how long it may be silent over a summary, of which it shows nothing until it is done."""
 
     opening: float = 60.0
     answer: float = 30.0
     commit: float = 120.0
     stop: float = 5.0
+    summary: float = 300.0
 
 
 PATIENCE = Patience()

@@ -1,8 +1,8 @@
 """The Anthropic Messages API as agents use it: what a request says, and the frames of a streamed or whole answer.
 
 Reads any request that Claude Code sends (roles, thinking and output settings that it does not know it passes over). What
-the program adds to people's words, reminders and the frame around a message sent in mid-turn, is taken off. Pure: `models`
-owns the connection."""
+the program adds to people's words, reminders, summaries, the frame around a message sent in mid-turn, is taken off. Pure:
+`models` owns the connection."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,8 @@ PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
 USAGE = {"input_tokens": 80, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 0, "output_tokens": 10}
 REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+COMMAND = ("<local-command-", "<command-name>")  # one of Claude's own, and what came of it
+SUMMARY = ("CRITICAL: Respond with TEXT ONLY.", "This session is being continued from")  # asked for, and told
 ABORTED = "[Request interrupted by user"
 SENT_MEANWHILE = re.compile(
     r"The user sent a new message while you were working:\n(.*?)(?:\n\n(?:IMPORTANT:|This is how Claude Code).*)?\Z",
@@ -62,6 +64,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
     """What the request says. Raises `msgspec.DecodeError` (or its child for a wrong type) when it cannot be read."""
     body = msgspec.json.decode(raw, type=Body)
     said: list[str] = []
+    added = [block.text or "" for block in Message(content=body.system).blocks]
     fresh = results = 0
     before = ""
     for message in body.messages:
@@ -70,6 +73,10 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
             text = _said(kind, block.text or "")
             if text.startswith(ABORTED):
                 fresh = 0
+            elif text.startswith(COMMAND + SUMMARY):
+                added.append(text)
+                fresh = 0 if text.startswith(SUMMARY) else fresh
+                continue
             elif text:
                 fresh = 1 if before == "assistant" else fresh + 1
                 said.append(text)
@@ -88,7 +95,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
         fresh=fresh,
         results=results,
         tools=tuple(tool.name for tool in body.tools or ()),
-        instructed=intern("\n".join(block.text or "" for block in Message(content=body.system).blocks)),
+        instructed=intern("\n".join(added)),
     )
 
 

@@ -92,7 +92,8 @@ Reply = tuple[Part, ...]
 class Heard:
     """What one request said, whatever its API: `said` is each text of people in the whole conversation, in order, without
     the agent's own additions; the last `fresh` of them were not yet answered, and `results` tools ran since the last one.
-    `instructed` is what the agent was told by no person, system prompt included: one text for all requests that repeat it."""
+    `instructed` is what the agent was told by no person, system prompt and summaries included: one text for all requests
+    that repeat it. A request for a summary asks for an answer to nothing."""
 
     path: str
     model: str

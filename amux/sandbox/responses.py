@@ -21,6 +21,7 @@ USAGE = {
     "total_tokens": 110,
 }
 ADDED_BY_CODEX = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<skill", "<codex_internal_context")
+SUMMARY = ("You are performing a CONTEXT CHECKPOINT", "Another language model started to solve")  # asked for, and told
 ABORTED = "<turn_aborted>"
 
 
@@ -60,11 +61,14 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
     body = msgspec.json.decode(raw, type=Body)
     items = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     said: list[str] = []
+    added = [item.text for item in items if item.role in ("developer", "system")]
     fresh = results = 0
     before = ""
     for item in items:
         if item.type == "message" and item.role == "user":
-            if item.text.startswith(ADDED_BY_CODEX):
+            if item.text.startswith(ADDED_BY_CODEX + SUMMARY):
+                added.append(item.text)
+                fresh = 0 if item.text.startswith(SUMMARY) else fresh
                 continue
             if item.text.startswith(ABORTED):
                 fresh = 0
@@ -84,7 +88,7 @@ def heard(raw: bytes, headers: Mapping[str, str]) -> Heard:
         fresh=fresh,
         results=results,
         tools=tuple(tool.name or tool.type for tool in body.tools or ()),
-        instructed=intern("\n".join(item.text for item in items if item.role in ("developer", "system"))),
+        instructed=intern("\n".join(added)),
     )
 
 

@@ -126,7 +126,7 @@ for line in sys.stdin:
 async def deaf(room: Room, *, hears: str, ends: str = "False") -> Dialogue:
     """A Claude that stops answering in mid-Turn, or that goes on by itself."""
     program = room.program(DEAF.format(python=sys.executable, hears=hears, ends=ends))
-    patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=0.5)
+    patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=0.5, summary=0.5)
     return await room.open(provider=room.provider(program=program, patience=patience))
 
 
@@ -171,3 +171,42 @@ async def test_a_native_turn_that_nobody_asked_for_is_foreign_and_stopped(room: 
         ForeignTurnEnded("UNASKED"),
         TurnEnded(TurnId(2), Outcome.completed, usage=Usage()),
     ]
+
+
+@pytest.mark.rule("A6")
+async def test_with_nothing_said_there_is_nothing_to_summarise(room: Room) -> None:
+    dialogue = await room.open()
+    with pytest.raises(Refused, match="Claude did not summarise its context: Error: No messages to compact"):
+        await dialogue.compact()
+    await dialogue.close()
+    again = await room.open(dialogue.native_id)
+    assert (await room.play(again, 1, "!say first")).outcome is Outcome.completed
+    assert room.all(ForeignTurnBegan) == []
+
+
+DEAF_TO_IT = {
+    "no word": ("False", "False", Uncertain, "did not begin to summarise its context within 0.5 s"),
+    "no end": ("True", "False", Uncertain, "was silent for 0.5 s while it summarised its context"),
+    "an end without a word": ("True", "True", Refused, "did not summarise its context: it gave no reason"),
+}
+
+
+@pytest.mark.rule("A6")
+@pytest.mark.parametrize(("hears", "ends", "error", "told"), DEAF_TO_IT.values(), ids=DEAF_TO_IT)
+async def test_a_summary_of_which_too_little_is_heard(
+    room: Room, hears: str, ends: str, error: type[Exception], told: str
+) -> None:
+    dialogue = await deaf(room, hears=hears, ends=ends)
+    with pytest.raises(error, match=told):
+        await dialogue.compact()
+    assert room.events == []
+
+
+@pytest.mark.rule("A6")
+async def test_a_summary_waits_for_a_foreign_turn_to_end(room: Room) -> None:
+    dialogue = await deaf(room, hears="True", ends="True")
+    await room.play(dialogue, 1, "WAKE")
+    await room.until(ForeignTurnBegan)
+    with pytest.raises(Refused, match="it gave no reason"):
+        await dialogue.compact()
+    assert room.events[1:] == [ForeignTurnBegan("UNASKED", "unasked"), ForeignTurnEnded("UNASKED")]

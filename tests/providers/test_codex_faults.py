@@ -74,7 +74,7 @@ for line in sys.stdin:
     method, number, params = asked.get("method"), asked.get("id"), asked.get("params", {{}})
     if method in {answers}:
         tell(id=number, result=ANSWERS.get(method, {{}}))
-    if method == "turn/start":
+    if method in ("turn/start", "thread/compact/start"):
 {then}
     if method == "turn/interrupt" and os.path.exists("go"):
         tell(method="turn/completed", params={{"threadId": "T", "turn": {{"id": "X"}}}})
@@ -97,8 +97,8 @@ tell(method="item/fileChange/requestApproval", id=2, params={"threadId": "T", "t
 
 
 async def deaf(room: Room, then: str, *, patience: Patience = IMPATIENT, answers: tuple[str, ...] = ANSWERED) -> Thread:
-    """A Codex that does `then` when a Turn starts, answers no other methods than these, and ends its native turn X when
-    it is told to and the file `go` is there."""
+    """A Codex that does `then` when a Turn or a summary starts, answers no other methods than these, and ends its native
+    turn X when it is told to and the file `go` is there."""
     program = room.program(DEAF.format(python=sys.executable, answers=answers, then=indent(then, " " * 8)))
     return await room.open(provider=room.provider(program=program, patience=patience))
 
@@ -202,3 +202,75 @@ async def test_an_agent_that_does_not_obey_an_interrupt_is_killed(room: Room) ->
         await thread.interrupt(TurnId(1))
     assert (room.all(TurnEnded), room.all(Died)) == ([], [Died("Codex was killed.")])
     assert carriers(room.home) == []
+
+
+SUMMARISES = """\
+tell(method="turn/started", params={{"threadId": "T", "turn": {{"id": "C"}}}})
+{meanwhile}
+tell(method="turn/completed", params={{"threadId": "T", "turn": {{"id": "C", "status": "{status}"}}}})
+"""
+UNASKED = """\
+for method in ("turn/started", "turn/completed"):
+    tell(method=method, params={"threadId": "T", "turn": {"id": "X"}})"""
+COMPACTS = (*ANSWERED, "thread/goal/set", "thread/compact/start", "turn/interrupt")
+
+
+async def compact(thread: Thread) -> None:
+    async with asyncio.timeout(SECONDS):
+        await thread.compact()
+
+
+@pytest.mark.rule("A6")
+async def test_a_goal_is_paused_before_a_summary_and_only_one_native_turn_is_that(room: Room) -> None:
+    """H52, H54."""
+    thread = await deaf(
+        room, SUMMARISES.format(meanwhile=UNASKED, status="completed"), patience=SHORT, answers=COMPACTS
+    )
+    await compact(thread)
+    assert room.events == [ForeignTurnBegan("X", "unasked"), ForeignTurnEnded("X")]
+    order = [
+        line["method"] for line in heard(room) if line.get("method", "").startswith(("thread/goal", "thread/comp"))
+    ]
+    assert order[:2] == ["thread/goal/set", "thread/compact/start"]
+
+
+@pytest.mark.rule("A6")
+async def test_a_summary_that_is_interrupted_was_not_made(room: Room) -> None:
+    thread = await deaf(room, SUMMARISES.format(meanwhile="pass", status="interrupted"), answers=COMPACTS)
+    with pytest.raises(Refused, match="did not summarise its context: it was interrupted"):
+        await compact(thread)
+
+
+@pytest.mark.rule("A6")
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [(COMPACTS, "did not begin to summarise"), (COMPACTS[:-2], "did not answer thread/compact/start")],
+    ids=["never begun", "never acknowledged"],
+)
+async def test_a_summary_of_which_nothing_is_heard_is_uncertain(
+    room: Room, answers: tuple[str, ...], told: str
+) -> None:
+    thread = await deaf(room, "pass", answers=answers)
+    with pytest.raises(Uncertain, match=told):
+        await compact(thread)
+
+
+@pytest.mark.rule("A6")
+async def test_a_summary_waits_for_a_foreign_turn_to_end(room: Room) -> None:
+    """H54: it would cut that one, and be taken for it."""
+    then = "if method == 'turn/start':\n" + indent(HOLDS + GOES_ON, "    ")
+    thread = await deaf(
+        room,
+        f"{then}else:\n{indent(SUMMARISES.format(meanwhile='pass', status='completed'), '    ')}",
+        patience=SHORT,
+        answers=COMPACTS,
+    )
+    await room.play(thread, 1, "HI")
+    await room.until(ForeignTurnBegan)
+    compacting = asyncio.create_task(compact(thread))
+    await eventually(lambda: asked(room, "turn/interrupt") and asked(room, "thread/goal/set") > 1)
+    (room.workspace / "go").touch()
+    await compacting
+    assert len(room.all(ForeignTurnEnded)) == 1
+    last = [line["method"] for line in heard(room) if "method" in line][-2:]
+    assert last == ["turn/interrupt", "thread/compact/start"]
