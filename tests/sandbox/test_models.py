@@ -231,6 +231,35 @@ async def test_the_record_of_a_conversation_with_claude(models: Models, client: 
     assert (models.heard[-1].asked, models.times_said("first")) == (("third",), 1)
 
 
+async def test_what_codex_says_for_a_summary_is_no_persons_word(models: Models, client: httpx2.AsyncClient) -> None:
+    ask, told = (
+        user("You are performing a CONTEXT CHECKPOINT COMPACTION. Go."),
+        user("Another language model started to solve X"),
+    )
+    first = await client.post(
+        "/v1/responses", json=codex(user("!say one\n!tool ls\n!say two"), *TOOL, said_by("two"), ask)
+    )
+    assert ("two" in first.text, "exec_command" in first.text) == (True, False)
+    assert (models.heard[-1].said, models.heard[-1].asked) == (("!say one\n!tool ls\n!say two",), ())
+    await client.post("/v1/responses", json=codex(user("first"), told, user("next")))
+    assert (models.heard[-1].said, models.heard[-1].asked) == (("first", "next"), ("next",))
+    assert "Another language model" in models.heard[-1].instructed
+
+
+async def test_what_claude_says_for_a_summary_is_no_persons_word(models: Models, client: httpx2.AsyncClient) -> None:
+    def one(role: str, text: str) -> dict[str, object]:
+        return {"role": role, "content": [{"type": "text", "text": text}]}
+
+    done, ask = one("assistant", "done"), one("user", "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.")
+    first = await client.post("/v1/messages", json=claude(one("user", "!say one"), done, ask))
+    assert ("one" in first.text, models.heard[-1].said, models.heard[-1].asked) == (True, ("!say one",), ())
+    summary = one("user", "This session is being continued from a previous conversation. OWL")
+    command = [one("user", f"<{name}>") for name in ("local-command-caveat", "command-name", "local-command-stdout")]
+    await client.post("/v1/messages", json=claude(summary, *command, one("user", "next")))
+    assert (models.heard[-1].said, models.heard[-1].asked) == (("next",), ("next",))
+    assert "OWL" in models.heard[-1].instructed
+
+
 async def test_the_words_of_a_prompt_decide_where_no_script_does(models: Models, client: httpx2.AsyncClient) -> None:
     prompt = user("please\n!say one\n!tool echo hi\n!say two")
     first = await client.post("/v1/responses", json=codex(prompt))
