@@ -75,6 +75,8 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _died(draft, signal)
         case s.Rested():
             _rest(draft)
+        case s.Leaving():
+            draft.set(leaving=True)
         case s.Tick() | s.Stirred():
             pass
         case _:
@@ -131,7 +133,7 @@ def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
 
 def _rest(draft: Draft) -> None:
     draft.set(phase=Phase.closed, foreign=None)
-    if draft.state.label not in (e.Label.sleeping, e.Label.archived):
+    if draft.state.label not in (e.Label.sleeping, e.Label.archived) and not draft.scratch.waits(draft.state):
         draft.write(e.SessionState(e.Label.sleeping))
 
 
@@ -412,18 +414,21 @@ def _watch(draft: Draft, watch: Watch) -> None:
 
 
 def _free(draft: Draft) -> bool:
-    idle = draft.scratch.phase is Phase.idle and draft.scratch.foreign is None
+    scratch = draft.scratch
+    idle = scratch.phase is Phase.idle and not (scratch.foreign or scratch.leaving)
     return idle and draft.state.turn is None and not _gathers(draft)
 
 
 def _dispatch(draft: Draft) -> None:
-    """The first that waits becomes the next Turn; a closed provider is opened for it."""
+    """The first that waits becomes the next Turn; a closed provider is opened for it. Not by an owner that leaves."""
     if draft.state.turn is None and draft.scratch.phase in (Phase.idle, Phase.closed):
         if draft.state.archiving and draft.state.label is not e.Label.archived:
             moves.close(draft, e.Label.archived)
         elif draft.scratch.restarting:
             draft.set(restarting=False)
             moves.open_(draft, draft.scratch.fresh)
+    if draft.scratch.leaving:
+        return
     while wishes.fulfil(draft):
         pass
     if _free(draft) and draft.state.queue:

@@ -156,6 +156,11 @@ class Rested:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """The owner is to let go between two Turns; what waits is another's to begin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed; look at what is due."""
 
@@ -171,5 +176,6 @@ Signal = (
     | Compacted
     | Stopped
     | Rested
+    | Leaving
     | Tick
 )

@@ -67,6 +67,7 @@ class Scratch:
     foreign: str | None = None  # a native turn that nobody asked for runs (H55)
     ended: s.TurnEnded | None = None  # the Turn's end, while an answer to a steer is still out
     restarting: bool = False  # as soon as nothing runs
+    leaving: bool = False  # nothing more begins here (D2)
     watch: Watch | None = None  # over the running Turn's agent, until it is being stopped
 
     def due(self, state: State) -> float | None:
@@ -77,9 +78,13 @@ class Scratch:
         return min(dues, default=None)
 
     def at_rest(self, state: State) -> bool:
-        """Whether nothing is left to do, so that the owner may let go."""
-        nothing = not (self.held or self.burst or self.streaming or state.turn or state.queue)
+        """Whether nothing is left to do, so that the owner may let go; what waits is left to another by one who leaves."""
+        nothing = not (self.burst or self.streaming or state.turn) and (self.leaving or not self.waits(state))
         return nothing and self.phase in (Phase.closed, Phase.idle)
+
+    def waits(self, state: State) -> bool:
+        """Whether there is something to begin."""
+        return bool(self.held or state.queue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,9 +287,9 @@ class Owner:
     # -- letting go ---------------------------------------------------------------------------------------------------
 
     def hurry(self) -> None:
-        """Rest as soon as nothing is left to do, without lingering."""
+        """Rest as soon as no Turn runs, without lingering; what waits is another's to begin (D2, H46)."""
         self.hurried = True
-        self._mailbox.ring()
+        self._mailbox.put(s.Leaving())
 
     async def _rested(self) -> bool:
         """Whether it has let go: nothing is left to do, it has lingered, and the Inbox is drained."""
@@ -311,7 +311,8 @@ class Owner:
         if not await self._released():
             return False
         self.left = True
-        await self.rt.timeline.sign_off(self.session, self.fence)
+        if not self.scratch.waits(self.state):  # else the row still names an owner, and the sweep knocks for the next
+            await self.rt.timeline.sign_off(self.session, self.fence)
         return True
 
     async def _released(self) -> bool:

@@ -10,6 +10,7 @@ from ops.drills.count import Broken, open_turns
 from ops.drills.scene import Scene, broken_since, owned_by
 
 AWAY_SECONDS = 60.0  # of Redis
+STANDING_SECONDS = 30.0  # of Postgres
 
 
 async def kill_worker(scene: Scene) -> Sequence[Broken]:
@@ -33,8 +34,15 @@ async def kill_ingress(scene: Scene) -> Sequence[Broken]:
 
 
 async def restart_postgres(scene: Scene) -> Sequence[Broken]:
-    """Postgres crashes and comes back, in mid-write; a Turn is lost only where its owner could not wait for that."""
-    return await _kill(scene, "postgres")
+    """Postgres crashes in mid-write and comes back: at once, or every second time after half a minute (H33). A Turn is
+    lost only where its owner could not wait for that."""
+    await _kill(scene, "postgres")
+    if scene.number % 2:
+        pid = scene.stage.pids()["postgres"]
+        scene.stage.signal("postgres", signal.SIGSTOP)  # before it takes anybody, most likely
+        await asyncio.sleep(STANDING_SECONDS)
+        os.kill(pid, signal.SIGCONT)
+    return ()
 
 
 async def _kill(scene: Scene, name: str) -> Sequence[Broken]:

@@ -117,3 +117,25 @@ def test_an_owner_that_finds_nothing_to_do_writes_nothing() -> None:
     play = Play()
     assert play.crash() == []
     assert play.scratch.at_rest(play.state)
+
+
+@pytest.mark.rule("D2")
+def test_an_owner_that_leaves_begins_nothing_more(play: Play) -> None:
+    """Turn 1 goes on to its end; what waits then, or is said then, is another's to begin."""
+    play.hear(BY_B)
+    play.tick(WINDOW)
+    assert play.tell(s.Leaving()) == []
+    assert not play.scratch.at_rest(play.state)
+    assert play.end(T1) == [finished(T1)]
+    assert play.hear(ONE) == [*accepted(ONE), queued(e.QueueReason.no_running_turn, ONE)]
+    assert play.scratch.at_rest(play.state)
+    assert play.tell(s.Rested()) == []
+    assert play.crash() == [e.OwnerOpened(Epoch(2), "w2"), e.ConversationOpening("codex", "native")]
+
+
+@pytest.mark.rule("D2")
+def test_an_owner_that_leaves_signs_off_where_nothing_waits(play: Play) -> None:
+    play.tell(s.Leaving())
+    play.end(T1)
+    assert play.scratch.at_rest(play.state)
+    assert play.tell(s.Rested()) == [e.SessionState(e.Label.sleeping)]

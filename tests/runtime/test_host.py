@@ -66,6 +66,28 @@ async def test_a_drain_lets_turns_end_and_takes_nothing_more(house: House, host:
     assert (house.kinds(other), house.agent.opened[0].closed) == ([], True)
 
 
+@pytest.mark.rule("D2")
+async def test_what_waits_behind_a_turn_is_left_by_a_drain_to_another_worker(house: House, host: Host) -> None:
+    session = await runs(house)
+    await house.say(session, said("user_b"))
+    await until(lambda: house.owner(session).scratch.burst)
+    house.world.clock.advance(WINDOW)
+    await until(lambda: "InputQueued" in house.kinds(session))
+    drain = asyncio.create_task(host.drain(60.0))
+    await anyio.lowlevel.checkpoint()
+    house.agent.opened[0].finish()
+    await until(drain.done)
+    await drain
+    assert house.kinds(session).count("TurnStarted") == 1
+    assert house.agent.opened[0].closed
+    house.worker("w2")
+    await house.sweep()
+    house.drive("w2")
+    await until(lambda: house.kinds(session).count("TurnStarted") == 2)
+    ends = [x.outcome for x in house.events(session) if isinstance(x, TurnFinished)]
+    assert ends == [Outcome.completed]
+
+
 async def test_a_drain_waits_no_longer_than_it_is_given(house: House, host: Host) -> None:
     session = await runs(house)
     await host.drain(0.01)
