@@ -139,3 +139,13 @@ def test_an_owner_that_leaves_signs_off_where_nothing_waits(play: Play) -> None:
     play.end(T1)
     assert play.scratch.at_rest(play.state)
     assert play.tell(s.Rested()) == [e.SessionState(e.Label.sleeping)]
+
+
+@pytest.mark.rule("D2")
+def test_what_is_said_to_an_idle_owner_that_leaves_waits_for_the_next() -> None:
+    play = idle()
+    play.tell(s.Leaving())
+    assert play.hear(ONE) == [*accepted(ONE), queued(e.QueueReason.no_running_turn, ONE)]
+    assert play.scratch.at_rest(play.state)
+    play.crash()
+    assert play.ready()[-1] == started(T2, ONE)
