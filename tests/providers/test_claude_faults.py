@@ -123,10 +123,10 @@ for line in sys.stdin:
 """
 
 
-async def deaf(room: Room, *, hears: str, ends: str = "False") -> Dialogue:
+async def deaf(room: Room, *, hears: str, ends: str = "False", stop: float = 0.5) -> Dialogue:
     """A Claude that stops answering in mid-Turn, or that goes on by itself."""
     program = room.program(DEAF.format(python=sys.executable, hears=hears, ends=ends))
-    patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=0.5, summary=0.5)
+    patience = Patience(opening=10, answer=0.5, receipt=0.5, commit=0.5, stop=stop, summary=0.5)
     return await room.open(provider=room.provider(program=program, patience=patience))
 
 
@@ -204,9 +204,14 @@ async def test_a_summary_of_which_too_little_is_heard(
 
 @pytest.mark.rule("A6")
 async def test_a_summary_waits_for_a_foreign_turn_to_end(room: Room) -> None:
-    dialogue = await deaf(room, hears="True", ends="True")
+    """H54: the end of that one would be taken for its own."""
+    ends = "(asked['type'] == 'user' or __import__('os').path.exists('go'))"
+    dialogue = await deaf(room, hears="True", ends=ends, stop=SECONDS)
     await room.play(dialogue, 1, "WAKE")
     await room.until(ForeignTurnBegan)
+    compacting = asyncio.create_task(dialogue.compact())
+    assert await asyncio.wait((compacting,), timeout=0.3) == (set(), {compacting})
+    (room.workspace / "go").touch()
     with pytest.raises(Refused, match="it gave no reason"):
-        await dialogue.compact()
+        await compacting
     assert room.events[1:] == [ForeignTurnBegan("UNASKED", "unasked"), ForeignTurnEnded("UNASKED")]
