@@ -180,7 +180,7 @@ def _part(word: str, rest: str) -> Part:  # noqa: PLR0911 - one line a word
         case "tool":
             return Shell(rest or "true")
         case "ask":
-            return Ask(f"echo {shlex.quote(rest)}")
+            return Ask(f"echo {shlex.quote(rest)} > asked.txt")
         case "clock":
             return Shell(CLOCK.format(file=shlex.quote(rest or "clock")))
         case "sleep":

@@ -19,6 +19,9 @@ from amux.core.inputs import Authorization, Input, Permission, Said
 from amux.ports import Draft, Session
 from amux.runtime.host import Host
 from amux.runtime.receive import new_session_id
+from amux.sandbox.app import create
+from amux.sandbox.feishu import serving, small_world
+from amux.sandbox.models import Models
 from amux.settings import Settings, load
 from tests.providers.conftest import carriers, eventually
 
@@ -90,6 +93,17 @@ class Room:
         """Every process of the Session's agent."""
         return carriers(self.settings.home / "sessions" / session.ref.target / session.ref.id)
 
+    async def said_in(self, session: Session, turn: int) -> str:
+        """What the agent said in that Turn, which completed."""
+        assert (await self.finished(session, turn)).outcome is e.Outcome.completed
+        items = [x for x in await self.log(session) if isinstance(x, e.Item) and x.turn == turn]
+        return " ".join(x.text for x in items if x.type is e.ItemType.message)
+
+    async def slept(self, session: Session) -> None:
+        """Until it sleeps and its owner has let go."""
+        await self.seen(session, e.SessionState, lambda state: state.label is e.Label.sleeping)
+        await self.quiet(session)
+
     async def close(self) -> None:
         await self.host.drain(5)
         await asyncio.gather(*self._driving, return_exceptions=True)
@@ -105,6 +119,13 @@ async def opened(env: Mapping[str, str]) -> AsyncIterator[Room]:
         room = Room(settings, env, parts, host)
         stack.push_async_callback(room.close)
         yield room
+
+
+@pytest.fixture
+async def models() -> AsyncIterator[str]:
+    """The models of the sandbox, by their address."""
+    async with serving(create(small_world(), Models(seconds=0.2))) as address:
+        yield address
 
 
 @pytest.fixture
