@@ -24,7 +24,7 @@ from amux.providers.codex import Codex
 from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import Patience
 from amux.providers.pipes import Line
-from amux.sandbox.replies import Fail, Say
+from amux.sandbox.replies import Call, Fail, Say
 from tests.providers.agent_room import KEY, SECONDS, said
 from tests.providers.codex_room import LAUNCH, SHORT, Room, room
 from tests.providers.conftest import carriers, eventually
@@ -232,6 +232,17 @@ async def test_a_goal_is_paused_before_a_summary_and_only_one_native_turn_is_tha
         line["method"] for line in heard(room) if line.get("method", "").startswith(("thread/goal", "thread/comp"))
     ]
     assert order[:2] == ["thread/goal/set", "thread/compact/start"]
+
+
+@pytest.mark.rule("A6", "G7")
+async def test_a_goal_of_the_models_sleeps_through_a_summary(room: Room) -> None:
+    """H52."""
+    room.models.script("MAKE", (Call("create_goal", {"objective": "count"}),), (Say("made"),))
+    thread = await room.open()
+    assert (await room.play(thread, 1, "MAKE")).outcome is Outcome.completed
+    await compact(thread)
+    told = await thread.peer.ask("thread/goal/get", {"threadId": thread.native_id}, seconds=SECONDS)
+    assert (told["goal"]["status"], room.all(ForeignTurnBegan), len(room.models.heard)) == ("paused", [], 3)
 
 
 @pytest.mark.rule("A6")

@@ -170,8 +170,8 @@ async def test_a_compaction_that_is_asked_for_in_mid_turn_cuts_nothing(world: di
         assert "next" in await room.said_in(session, 2)
         kinds = (e.ConversationOpened, e.TurnStarted, e.TurnFinished, e.CompactRequested, e.ContextCompacted)
         assert [type(x) for x in await room.log(session) if isinstance(x, kinds)] == [
-            e.TurnStarted,
             e.ConversationOpened,
+            e.TurnStarted,
             e.TurnFinished,
             e.CompactRequested,
             e.ContextCompacted,
