@@ -152,6 +152,7 @@ async def test_audit_of_one_session(house: House) -> None:
     assert (await house.cli("audit", session.ref.id)).lines[0].startswith("1 accepted = 1 started + 0 joined")
 
 
+@pytest.mark.rule("A2")
 async def test_attach_ends_with_130_and_kills_nothing(house: House, busy: Session) -> None:
     words = [sys.executable, "-m", "amux.cli", "attach", busy.ref.id, "--json"]
     async with await anyio.open_process(words, env=house.env, stderr=None) as attached:
