@@ -57,6 +57,10 @@ class Inputs(Protocol):
         """Make Session, Binding and Input in one transaction (H36); who loses the Binding's index is told where the
         winner's Session is, and its input is journaled there."""
 
+    async def recall(self, said: InputId) -> SessionKey | None:
+        """The Session to which that input was said. One that has not come yet never will: its id is taken, and who says it
+        later is Refused with the key `recalled` (H43)."""
+
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         """What was said to that Session and is not accepted, in the order in which it was journaled."""
 

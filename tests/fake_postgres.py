@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from amux.core import codec
 from amux.core.errors import Broken, Refused, Stale, Unavailable
 from amux.core.events import Event, Label, TurnFinished, TurnStarted
-from amux.core.ids import BindingId, Epoch, Seq, SessionKey, TurnId
+from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, TurnId
 from amux.core.inputs import Input, Interrupt, Said
 from amux.core.launch import Record, saved
 from amux.core.session import fold
@@ -24,6 +24,7 @@ from amux.ports import (
     Recorded,
     Session,
 )
+from amux.stores.inputs import recalled
 from tests.fake_world import BIRTH, Door, Due, Entry, Row, World
 
 
@@ -41,6 +42,8 @@ class FakeInputs:
     def _journal(self, session: SessionKey, said: Said) -> Journaled:
         if session not in self.world.rows:
             raise Refused(f"no such Session: number {session}")
+        if said.id in self.world.recalled:
+            raise recalled()
         if isinstance(said, Interrupt) and said.turn is None:
             said = replace(said, turn=self.world.rows[session].session.open_turn)
         fresh = said.id not in self.world.journal
@@ -50,6 +53,8 @@ class FakeInputs:
 
     async def launch(self, draft: Draft, said: Said, binding: NewBinding | None) -> Journaled:
         async with self.door:
+            if said.id in self.world.recalled:
+                raise recalled()
             if said.id in self.world.journal:
                 return self._journal(self.world.journal[said.id].session, said)
             winner = _active(self.world, binding) if binding else None
@@ -69,6 +74,13 @@ class FakeInputs:
                 self.world.bindings[number] = Binding(number, place, binding.topic, key, binding.since, None)
                 said = _placed(said, number)
             return self._journal(key, said)
+
+    async def recall(self, said: InputId) -> SessionKey | None:
+        async with self.door:
+            if said in self.world.journal:
+                return self.world.journal[said].session
+            self.world.recalled.add(said)
+            return None
 
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         async with self.door:

@@ -87,6 +87,7 @@ class World:
     rows: dict[SessionKey, Row] = field(default_factory=dict)
     timeline: dict[SessionKey, list[Recorded]] = field(default_factory=dict)
     journal: dict[InputId, Entry] = field(default_factory=dict)
+    recalled: set[InputId] = field(default_factory=set)  # before they came
     bindings: dict[BindingId, Binding] = field(default_factory=dict)
     aliases: list[tuple[BindingId, str]] = field(default_factory=list)
     dues: dict[SessionKey, Due] = field(default_factory=dict)

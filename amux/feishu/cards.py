@@ -194,6 +194,8 @@ def _told(view: ReceiptView) -> tuple[Text, Text | None]:
             return say("receipt_started", time=lasting(view.now - view.since), turn=turn), None
         case Fate.cancelled if view.reason is CancelReason.archived:
             return say("receipt_archived"), None
+        case Fate.cancelled if view.reason is CancelReason.withdrawn:
+            return say("receipt_withdrawn"), None
         case Fate.cancelled:
             return say("receipt_cancelled"), None
         case Fate.failed if view.reason is FailReason.uncertain:

@@ -56,8 +56,12 @@ class Ingress:
                 return None
             case CardAction() as click:
                 return toast(await self._click(click))
-            case Recalled() | Ignored() as other:
-                log.info("not_taken", kind=type(other).__name__, reason=getattr(other, "reason", ""))
+            case Recalled() as back:
+                by = Principal(f"feishu:{back.app}:nobody")  # Feishu does not say who did it, and lets nobody else
+                await self.receive.submit.recall(back.target, back.input_id, by)
+                return None
+            case Ignored() as other:
+                log.info("not_taken", kind=type(other).__name__, reason=other.reason)
                 return None
 
     # -- messages -----------------------------------------------------------------------------------------------------
@@ -69,6 +73,8 @@ class Ingress:
             log.error("poison_event", why=str(why))
             return
         except Refused as why:
+            if why.key == "recalled":
+                return
             self._notice(said, say(f"notice_{why.key}") if why.key == "message_too_long" else Text(str(why), str(why)))
             return
         if isinstance(received, Refusal):

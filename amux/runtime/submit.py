@@ -8,8 +8,8 @@ import structlog
 
 from amux.core import codec
 from amux.core.errors import Refused, Unavailable
-from amux.core.ids import SessionKey
-from amux.core.inputs import MAX_TEXT, Input, Said
+from amux.core.ids import InputId, Principal, SessionKey
+from amux.core.inputs import MAX_TEXT, Input, Said, Withdraw
 from amux.ports import Draft, Inbox, Inputs, Journaled, NewBinding, Waker
 from amux.runtime import failpoints
 
@@ -34,6 +34,13 @@ class Submit:
         """Make a Session, with a topic's Binding where it has one, and say it there (H36)."""
         _check(said)
         return await self._post(await self.inputs.launch(draft, said, binding))
+
+    async def recall(self, said: InputId, control: InputId, by: Principal) -> None:
+        """Its sender takes it back: it does not run, unless an agent may hold it already; one that has not come yet never
+        will (H43). Raises as `to`."""
+        session = await self.inputs.recall(said)
+        if session is not None:
+            await self.to(session, Withdraw(control, by, (said,)))
 
     async def _post(self, journaled: Journaled) -> Journaled:
         failpoints.hit("after_journal")

@@ -41,8 +41,11 @@ with u as (select * from unnest(%s::text[], %s::bigint[], %s::text[], string_to_
 select x.input_id, x.session, s.target, x.turn from x join sessions s on s.key = x.session"""
 
 TWINS = """
-select i.input_id, i.session, s.target, s.id from inputs i join sessions s on s.key = i.session
+select i.input_id, i.session, s.target, s.id from inputs i left join sessions s on s.key = i.session
 where i.input_id = any(%s::text[])"""
+
+RECALL = """
+insert into inputs (input_id, kind, accepted_seq) values (%s, 'recalled', 0) on conflict do nothing returning 1"""
 
 LAUNCH = """
 with s as (insert into sessions (target, id, profile, engine, snapshot, title)
@@ -98,6 +101,12 @@ class PostgresInputs:
             return await self._lost(draft, said, binding, lost.diag.constraint_name)
         return Journaled(placed, key, draft.ref.target, fresh=True)
 
+    async def recall(self, said: InputId) -> SessionKey | None:
+        if await self._written(RECALL, (said,)):
+            return None
+        rows = await self._postgres.ask(TWINS, (texts([said]),), patience=self._patience)
+        return SessionKey(rows[0][1]) if rows and rows[0][1] is not None else None
+
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         return [said_of(*said) for _, *said in await self._postgres.ask(UNACCEPTED, (numbers([session]),))]
 
@@ -123,12 +132,12 @@ class PostgresInputs:
             for line, answer in zip(lines, answers, strict=True)
         ]
 
-    async def _twins(self, said: list[Said]) -> dict[InputId, Journaled]:
+    async def _twins(self, said: list[Said]) -> dict[InputId, Journaled | Exception]:
         if not said:
             return {}
         rows = await self._postgres.ask(TWINS, (texts([one.id for one in said]),), patience=self._patience)
-        found = {input_id: (SessionKey(key), target) for input_id, key, target, _ in rows}
-        return {one.id: Journaled(one, *found[one.id], fresh=False) for one in said if one.id in found}
+        found = {input_id: (key, target) for input_id, key, target, _ in rows}
+        return {one.id: _twin_of(one, *found[one.id]) for one in said if one.id in found}
 
     async def _written(self, statement: LiteralString, params: Params) -> list[TupleRow]:
         """Its rows, for a statement that may be repeated. Raises UniqueViolation as it comes, Broken when it will never
@@ -153,6 +162,8 @@ class PostgresInputs:
         attempt whose answer was lost."""
         for _, key, target, id_ in await self._postgres.ask(TWINS, (texts([placed.id]),), patience=self._patience):
             ours = (target, id_) == (draft.ref.target, draft.ref.id)
+            if key is None:
+                raise recalled()
             return Journaled(placed, SessionKey(key), target, fresh=ours)
         return None
 
@@ -191,6 +202,15 @@ def _fresh(line: Line, row: tuple[int, str, int | None] | None) -> Journaled | N
     if isinstance(said, Interrupt) and turn is not None:
         said = replace(said, turn=TurnId(turn))
     return Journaled(said, SessionKey(key), target, fresh=True)
+
+
+def _twin_of(said: Said, key: int | None, target: str) -> Journaled | Exception:
+    return recalled() if key is None else Journaled(said, SessionKey(key), target, fresh=False)
+
+
+def recalled() -> Refused:
+    """Its sender took it back before it came."""
+    return Refused("This message was recalled by its sender: nothing of it runs.", key="recalled")
 
 
 def _untaken(failure: Failure, sent: bool) -> Exception:  # noqa: FBT001 - both are facts of one failure

@@ -35,6 +35,43 @@ async def test_of_many_at_once_one_is_the_first(side: Side) -> None:
     assert [one for one in await side.a.inputs.unaccepted(key) if one.id == said.id] == [said]
 
 
+async def test_a_recall_finds_what_was_said(side: Side) -> None:
+    key = await side.session()
+    said = side.said("taken back")
+    await side.a.inputs.journal(key, said)
+    assert await side.b.inputs.recall(said.id) == key
+    assert said in await side.a.inputs.unaccepted(key)  # its Session is told, and decides
+
+
+@pytest.mark.rule("I9")
+async def test_what_is_recalled_before_it_comes_is_never_taken(side: Side) -> None:
+    """H43: by neither way in, however often either comes; and nothing is left lying."""
+    key = await side.session()
+    before = await side.a.inputs.lying(older_than=-1)
+    late, first = side.said("too late"), side.said("a first one")
+    for one in (late, first):
+        assert await side.a.inputs.recall(one.id) is None
+        assert await side.b.inputs.recall(one.id) is None
+    for _ in range(2):
+        with pytest.raises(Refused) as refused:
+            await side.b.inputs.journal(key, late)
+        assert refused.value.key == "recalled"
+        with pytest.raises(Refused) as refused:
+            await side.launch(first)
+        assert refused.value.key == "recalled"
+    assert await side.a.inputs.lying(older_than=-1) == before
+
+
+async def test_a_message_and_its_recall_at_once_have_one_outcome(side: Side) -> None:
+    key = await side.session()
+    for number in range(20):
+        said = side.said(f"number {number}")
+        taken, found = await asyncio.gather(
+            side.a.inputs.journal(key, said), side.b.inputs.recall(said.id), return_exceptions=True
+        )
+        assert (isinstance(taken, Journaled), found) in ((True, key), (False, None))
+
+
 async def test_an_accepted_input_stays_known(side: Side) -> None:
     first = await side.launch()
     owner = await side.a.timeline.open(first.session, "a|1", worker="a", young=False)

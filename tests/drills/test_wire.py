@@ -65,7 +65,7 @@ async def line(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Line]:
 
     path = tmp_path_factory.mktemp("w") / "s"
     server = await asyncio.start_unix_server(repeat, str(path))
-    async with wire(path) as (one, by):
+    with wire(path) as (one, by):
         yield Line(one, by, path, heard)
     server.close()
 
@@ -107,6 +107,6 @@ async def test_what_was_said_before_it_was_severed_never_comes(line: Line) -> No
 
 
 async def test_a_server_that_is_away_ends_the_connection(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with wire(tmp_path_factory.mktemp("w") / "nobody") as (_, by):
+    with wire(tmp_path_factory.mktemp("w") / "nobody") as (_, by):
         client = await Client.to(by)
         assert await soon(client.reader.read()) == b""

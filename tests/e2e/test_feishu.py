@@ -104,6 +104,17 @@ async def test_another_members_message_waits_and_says_why(house: House, running:
 
 
 @pytest.mark.rule("B7")
+@pytest.mark.rule("I4", "T1")
+async def test_a_message_that_waits_is_recalled_and_does_not_run(house: House, running: Running) -> None:
+    """H43."""
+    topic, session = running
+    waits = house.say(feishu.USER_B, "!say Of another", topic)
+    await house.told(session, e.InputQueued)
+    house.stage.world.recall(feishu.USER_B, MessageId(waits.rpartition(":")[2]))
+    cancelled = await house.told(session, e.InputCancelled)
+    assert (cancelled.inputs, cancelled.reason) == ((waits,), e.CancelReason.withdrawn)
+
+
 async def test_a_stranger_starts_nothing(house: House) -> None:
     topic = house.stage.world.open_topic(feishu.USER_C, feishu.PAYMENTS, "!say I am a stranger")
     await house.card(topic, "Only people who may drive this bot can start work here.")

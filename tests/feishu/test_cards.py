@@ -95,6 +95,8 @@ RECEIPTS: dict[str, ReceiptView] = {
     "receipt joined as one": receipt(Fate.joined, ALIAS, BRANCH),
     "receipt started": receipt(Fate.started, turn=TurnId(8)),
     "receipt cancelled": receipt(Fate.cancelled, reason=e.CancelReason.interrupted),
+    "receipt archived": receipt(Fate.cancelled, reason=e.CancelReason.archived),
+    "receipt withdrawn": receipt(Fate.cancelled, reason=e.CancelReason.withdrawn),
     "receipt uncertain": receipt(Fate.failed, reason=e.FailReason.uncertain),
     "receipt not run": receipt(
         Fate.failed,
