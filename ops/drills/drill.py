@@ -5,7 +5,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -109,10 +109,14 @@ async def _harm(ground: Ground, name: str, rounds: int, seed: int, tell: Tell) -
         if not await ended(parts, now):
             tell("Turns are still broken; the next harm comes all the same")
         broken += now
-        lost = await lost_so_far(parts)
-        tell(f"round {number + 1}: {time.monotonic() - began:.1f} s; so far {len(broken)} Turns broken, {lost} lost")
+        tell(f"round {number + 1}: {time.monotonic() - began:.1f} s, {await _came_of(parts, now)}")
     await crowd.hush()
     return broken
+
+
+async def _came_of(parts: wiring.Stores, broken: Sequence[Broken]) -> str:
+    slowest = max(await recovered(parts, broken), default=0.0)
+    return f"{len(broken)} Turns broken, the last ended after {slowest:.1f} s; {await lost_so_far(parts)} lost so far"
 
 
 async def _busy(parts: wiring.Stores, sessions: int) -> None:

@@ -44,13 +44,15 @@ async def far_worker(one: Stage, urls: Urls) -> AsyncIterator[Far]:
     """The worker, ready, while the context is open; the stage knows its process."""
     postgres = conninfo_to_dict(urls.postgres)
     port = postgres["port"]
-    async with (
+    with (
         wire(Path(str(postgres["host"])) / f".s.PGSQL.{port}") as (to_postgres, by_postgres),
         wire(Path(urlsplit(urls.redis).path)) as (to_redis, by_redis),
-        hold(one.home.with_name("far")) as home,
     ):
         wired = Urls(f"postgresql://amux@/postgres?host={by_postgres.parent}&port={port}", f"unix://{by_redis}")
-        async with Supervisor(home, [_worker(one, wired)]) as kept:
+        async with (
+            hold(one.home.with_name("far")) as home,
+            Supervisor(home, [_worker(one, wired)]) as kept,
+        ):
             far = Far(to_postgres, to_redis, kept)
             one.others.append(far.pids)
             try:

@@ -1,40 +1,51 @@
 """A wire to a server on this machine, which a drill can cut and mend.
 
 While it is cut, what was sent waits, as packets do on a line that may come back; new connections are taken and hear
-nothing. Mended, it carries on all that waited, late as it is; or, severed, drops it and every connection with it."""
+nothing. Mended, it carries on all that waited, late as it is; or, severed, drops it and every connection with it. It
+works in a thread of its own: a drill that counts for seconds must cut nobody off by that."""
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PIECE = 65536  # bytes
 
 
 class Wire:
-    """All connections to one unix socket."""
+    """All connections to one unix socket. `cut`, `mend` and `sever` hold when they return."""
 
-    def __init__(self, server: Path) -> None:
-        self._server = server
+    def __init__(self, server: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._server, self._loop = server, loop
         self._whole = asyncio.Event()
         self._whole.set()
         self._carrying: set[asyncio.Task[None]] = set()
 
     def cut(self) -> None:
         """Nothing gets through any more."""
-        self._whole.clear()
+        self._there(self._whole.clear)
 
     def mend(self) -> None:
         """What waited goes through, and what is sent from now on."""
-        self._whole.set()
+        self._there(self._whole.set)
 
     def sever(self) -> None:
         """What waited is gone, with its connections; new ones get through."""
+        self._there(self._drop)
+        self.mend()
+
+    def _drop(self) -> None:
         for task in tuple(self._carrying):
             task.cancel()
-        self.mend()
+
+    def _there(self, act: Callable[[], None]) -> None:
+        async def done() -> None:
+            act()
+
+        asyncio.run_coroutine_threadsafe(done(), self._loop).result()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection to its end."""
@@ -70,15 +81,21 @@ class Wire:
                 await writer.drain()
 
 
-@asynccontextmanager
-async def wire(server: Path) -> AsyncIterator[tuple[Wire, Path]]:
+@contextmanager
+def wire(server: Path) -> Iterator[tuple[Wire, Path]]:
     """A wire to that socket, and the socket by which it is used: of the same name, in a folder of its own."""
     folder = Path(tempfile.mkdtemp(prefix="amux-wire-", dir="/tmp"))
-    one = Wire(server)
-    listening = await asyncio.start_unix_server(one.serve, str(folder / server.name))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="wire", daemon=True)
+    thread.start()
+    one = Wire(server, loop)
+    listening = asyncio.start_unix_server(one.serve, str(folder / server.name))
+    served = asyncio.run_coroutine_threadsafe(listening, loop).result()
     try:
         yield one, folder / server.name
     finally:
-        listening.close()
+        loop.call_soon_threadsafe(served.close)
         one.sever()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
         shutil.rmtree(folder, ignore_errors=True)
