@@ -192,12 +192,9 @@ def _told(view: ReceiptView) -> tuple[Text, Text | None]:
             return say("receipt_joined", turn=turn), say("receipt_joined_line")
         case Fate.started:
             return say("receipt_started", time=lasting(view.now - view.since), turn=turn), None
-        case Fate.cancelled if view.reason is CancelReason.archived:
-            return say("receipt_archived"), None
-        case Fate.cancelled if view.reason is CancelReason.withdrawn:
-            return say("receipt_withdrawn"), None
         case Fate.cancelled:
-            return say("receipt_cancelled"), None
+            reason = view.reason if isinstance(view.reason, CancelReason) else CancelReason.interrupted
+            return say(f"receipt_{reason}"), None
         case Fate.failed if view.reason is FailReason.uncertain:
             return say("receipt_uncertain"), say("receipt_uncertain_line", text=_quotes(view.inputs))
         case Fate.failed:
