@@ -193,8 +193,8 @@ def _told(view: ReceiptView) -> tuple[Text, Text | None]:
         case Fate.started:
             return say("receipt_started", time=lasting(view.now - view.since), turn=turn), None
         case Fate.cancelled:
-            reason = view.reason if isinstance(view.reason, CancelReason) else CancelReason.interrupted
-            return say(f"receipt_{reason}"), None
+            why_not = view.reason if isinstance(view.reason, CancelReason) else CancelReason.interrupted
+            return say(f"cancelled_{why_not}"), None
         case Fate.failed if view.reason is FailReason.uncertain:
             return say("receipt_uncertain"), say("receipt_uncertain_line", text=_quotes(view.inputs))
         case Fate.failed:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amux.core.events import QueueReason
+from amux.core.events import CancelReason, QueueReason
 from amux.core.inputs import Verdict
 from amux.feishu import phrases
 from amux.feishu.phrases import Text, lasting, say
@@ -23,12 +23,13 @@ def test_both_languages_have_the_same_phrases_and_slots() -> None:
 def test_what_is_looked_up_by_a_reason_is_there() -> None:
     needed = {f"waits_{reason}" for reason in QueueReason} | {f"notice_{refusal}" for refusal in Refusal}
     needed |= {f"ask_answered_{verdict}{nobody}" for verdict in Verdict for nobody in ("", "_nobody")}
+    needed |= {f"cancelled_{reason}" for reason in CancelReason}
     assert needed <= set(KEYS)
 
 
 def test_no_phrase_is_left_that_nobody_says() -> None:
     code = "\n".join(path.read_text() for path in (HERE.parent).rglob("*.py"))
-    built = ("waits_", "notice_", "ask_answered_", "fate_")  # whose end is a reason
+    built = ("waits_", "notice_", "ask_answered_", "fate_", "cancelled_")  # whose end is a reason
     unsaid = [k for k in KEYS if f'"{k}"' not in code and not k.startswith(built) and not k.endswith("_nobody")]
     assert unsaid == []
 
