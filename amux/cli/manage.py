@@ -109,6 +109,8 @@ def _settles(session: Session, control: Control, event: e.Event) -> bool:
             return action in (Action.resume, Action.restart)
         case e.ContextCompacted(id_) | e.ContextCleared(id_):
             return id_ == control.id
+        case e.SessionState(e.Label.archived) if action is not Action.archive:
+            raise Refused(_refused(session.ref.id[:6], action, e.Refusal.archived))
         case e.SessionState(label):
             return (action, label) in ((Action.sleep, e.Label.sleeping), (Action.archive, e.Label.archived))
         case _:
@@ -121,6 +123,8 @@ def _refused(short: str, action: Wish, why: e.Refusal) -> str:
             return f"A Turn runs or input waits in {short}: wait for its end, or `amux interrupt {short}` first."
         case e.Refusal.archived:
             return f'{short} is archived and takes nothing any more. Start a new one: amux run "..."'
+        case e.Refusal.queue_full:
+            return f"Too much waits in {short} already. `amux queue {short}` lists it."
         case e.Refusal.unavailable:
             return f"The agent of {short} cannot {action} its context. `amux clear {short}` begins with an empty one."
         case _:

@@ -132,6 +132,10 @@ class Screen:
                 self._line("dim", f"{label}")
             case e.ConversationFailed(_, detail):
                 self._line("failed", f"the agent did not start: {_short(detail, 400)}")
+            case e.ContextQueued(wish):
+                self._line("waits", f"{plain(wish.name) or 'somebody'} asked for: {wish.what}")
+            case e.CompactRequested():
+                self._line("dim", "the agent summarises its context")
             case e.ContextCompacted():
                 self._line("done", "the agent has summarised its context")
             case e.ContextFailed(_, detail):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits, hears, me, my_name, new_id
-from amux.cli.screen import REASONS, Screen
+from amux.cli.screen import CANCELLED, REASONS, Screen
 from amux.core import events as e
 from amux.core.errors import Refused
 from amux.core.ids import InputId, RequestId, Seq, SessionRef, TurnId
@@ -102,9 +102,10 @@ async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json
         async with aclosing(parts.attach.follow(session.key, session.head)) as grown:
             async for batch in grown:
                 for recorded in batch:
-                    if (told := _fate(session, said.id, recorded.event)) is not None:
+                    if (fate := _fate(session, said.id, recorded.event)) is not None:
+                        code, told = fate
                         screen.show(recorded) if as_json else print(told)
-                        return UNCERTAIN if "may not have" in told else 0
+                        return code
     return FAILED
 
 
@@ -215,17 +216,22 @@ async def _follow(parts: "Stores", session: Session, after: Seq, said: InputId, 
     return FAILED
 
 
-def _fate(session: Session, said: InputId, event: e.Event) -> str | None:
+def _fate(session: Session, said: InputId, event: e.Event) -> tuple[int, str] | None:
+    """What became of it: the code to end with, and a sentence."""
     short = session.ref.id[:6]
     match event:
         case e.InputSteered(turn, ids) if said in ids:
-            return f"steered into turn {turn} of {short}"
+            return 0, f"steered into turn {turn} of {short}"
         case e.TurnStarted(turn, ids) if said in ids:
-            return f"started turn {turn} of {short}"
+            return 0, f"started turn {turn} of {short}"
         case e.InputQueued(ids, reason) if said in ids:
-            return f"queued in {short}: {REASONS[reason]}"
-        case e.SubmissionFailed(ids, reason, detail) if said in ids:
-            return "may not have arrived; not sent again" if reason is e.FailReason.uncertain else f"not run: {detail}"
+            return 0, f"queued in {short}: {REASONS[reason]}"
+        case e.SubmissionFailed(ids, e.FailReason.uncertain) if said in ids:
+            return UNCERTAIN, "may not have arrived; not sent again"
+        case e.SubmissionFailed(ids, _, detail) if said in ids:
+            return FAILED, f"not run: {detail}"
+        case e.InputCancelled(ids, reason) if said in ids:
+            return FAILED, f"not run: {CANCELLED[reason]}"
         case _:
             return None
 

@@ -62,6 +62,10 @@ def _list(waiting: Sequence[Submission], *, as_json: bool) -> None:
     if not waiting and not as_json:
         print("Nothing waits.")
     for number, submission in enumerate(waiting, 1):
+        if wish := submission.wish:
+            facts = {"number": number, "wish": wish.what, "by": wish.name}
+            say_json(facts) if as_json else print(f"{number:>3}  {plain(wish.name) or 'somebody'}: [{wish.what}]")
+            continue
         names = ", ".join(dict.fromkeys(i.name or "nobody" for i in submission.inputs))
         text = " / ".join(i.text for i in submission.inputs)
         if as_json:
@@ -76,6 +80,8 @@ async def _do(settings: Settings, name: str, do: Do, number: int) -> None:
     session, waiting = await _waiting(settings, name)
     if not 0 < number <= len(waiting):
         raise Refused(f"{len(waiting)} wait, so there is no number {number}. `amux queue {name}` lists them.")
+    if wish := waiting[number - 1].wish:
+        raise Refused(f"Number {number} is a {wish.what}: it keeps its place and cannot be taken back.")
     control = _control(do, waiting[number - 1])
     async with stores(settings) as parts:
         await hears(parts)

@@ -70,6 +70,7 @@ def examine(name: str, log: Sequence[tuple[Seq, e.Event]], row: Projection, *, o
     _turns(count, [event for _, event in log])
     _fates(count, [event for _, event in log])
     _drift(count, state, row)
+    count.drifted += _waits_elsewhere([event for _, event in log], state)
     if state.turn and not owned:
         count.open_turns = 1
     count.notes = [
@@ -126,6 +127,13 @@ def fates_of(events: Iterable[e.Event]) -> tuple[dict[InputId, str], Counter[Inp
             case _:
                 pass
     return fates, given
+
+
+def _waits_elsewhere(events: Sequence[e.Event], state: State) -> bool:
+    """Whether the state keeps other inputs than those that have no fate yet."""
+    waiting = {id_ for id_, fate in fates_of(events)[0].items() if fate == "waiting"}
+    kept = {i.id for s in (*state.queue, *state.steering) for i in s.inputs} | {i.id for i in state.arriving}
+    return waiting != kept
 
 
 def _drift(count: Count, state: State, row: Projection) -> None:

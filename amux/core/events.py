@@ -85,6 +85,7 @@ class Refusal(StrEnum):
     already_interrupting = "already_interrupting"
     busy = "busy"  # a Turn runs, or input waits (A4)
     already_so = "already_so"
+    queue_full = "queue_full"
     unavailable = "unavailable"  # this agent cannot do it (A10)
     not_waiting = "not_waiting"  # it runs, has run, or was never here
     archived = "archived"

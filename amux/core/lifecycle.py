@@ -7,7 +7,7 @@ from amux.core import moves, steering, wishes
 from amux.core.events import Refusal
 from amux.core.inputs import Action, Manage
 from amux.core.session import State
-from amux.core.step import Draft, Phase, Scratch
+from amux.core.step import CloseConversation, Draft, Phase, Scratch
 
 
 def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
@@ -16,6 +16,8 @@ def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
         return Refusal.already_so if action is Action.archive else Refusal.archived
     match action:
         case Action.sleep if state.turn or state.queue or scratch.held or scratch.burst or state.compacting:
+            return Refusal.busy
+        case Action.sleep if scratch.phase is Phase.opening:
             return Refusal.busy
         case Action.sleep if scratch.phase is Phase.closed:
             return Refusal.already_so
@@ -35,9 +37,8 @@ def manage(draft: Draft, said: Manage) -> None:
         case Action.sleep:
             moves.close(draft, e.Label.sleeping)
         case Action.resume:
-            moves.open_(draft, draft.scratch.fresh)
+            pass  # it is wanted open now, and opened as soon as nothing runs
         case Action.restart:
-            draft.set(restarting=True)
             _interrupt_for(draft, said)
         case Action.archive:
             _cancel_waiting(draft)
@@ -47,6 +48,10 @@ def manage(draft: Draft, said: Manage) -> None:
 
 
 def _interrupt_for(draft: Draft, said: Manage) -> None:
+    if draft.state.compacting:
+        wishes.end(draft, "The agent was stopped meanwhile.")
+        draft.effects.append(CloseConversation())
+        draft.set(phase=Phase.closed)
     turn = draft.state.turn
     if turn and draft.scratch.phase is Phase.turn:
         draft.write(e.InterruptRequested(turn.id, said.by, said.name))

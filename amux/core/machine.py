@@ -99,6 +99,8 @@ def _recover(draft: Draft, opened: s.Opened) -> None:
 
 
 def _ready(draft: Draft, native_id: str, can: tuple[str, ...]) -> None:
+    if draft.scratch.phase is not Phase.opening:  # nobody waits for it any more
+        return
     draft.write(e.ConversationOpened(native_id, can))
     held = draft.scratch.held
     draft.set(phase=Phase.idle, held=(), foreign=None)
@@ -120,6 +122,8 @@ def _history_gone(draft: Draft) -> None:
 
 def _fail_waiting(draft: Draft, reason: e.FailReason, detail: str) -> None:
     """No conversation, so nothing that waits can run: each is told, and the next input tries anew (S7)."""
+    if draft.scratch.phase is not Phase.opening:
+        return
     draft.write(e.ConversationFailed(reason, detail))
     for burst in steering.bursts(draft.scratch.held):
         moves.accept(draft, burst)
@@ -165,6 +169,9 @@ def _hear_input(draft: Draft, said: Input) -> None:
     if draft.state.archiving:
         moves.accept(draft, (said,))
         draft.write(e.SubmissionFailed((said.id,), e.FailReason.archived, "This Session is archived."))
+    elif len(draft.scratch.held) >= waiting.MOST:
+        moves.accept(draft, (said,))
+        waiting.refuse(draft, (said,))
     elif draft.scratch.phase in (Phase.closed, Phase.opening):
         draft.set(held=(*draft.scratch.held, said))
     elif steering.joinable(said) and (draft.state.turn or _gathers(draft)):
@@ -194,6 +201,8 @@ def _ask_to_stop(draft: Draft, said: Input, runs: Turn | None) -> None:
     turn = draft.state.turn
     if runs is None or turn is None or turn.id != runs.id or draft.scratch.phase is not Phase.turn:
         return
+    if waiting.is_full(draft.state):  # it will be refused, and nothing may be stopped for it
+        return
     if said.sender and steering.preempts(said, draft.scratch.busy):
         draft.write(e.InterruptRequested(turn.id, said.sender, said.name))
         moves.stop(draft, turn.id)
@@ -212,7 +221,10 @@ def _queue_all(draft: Draft) -> None:
     draft.set(held=())
     for burst in steering.bursts(held):
         moves.accept(draft, burst)
-        draft.write(e.InputQueued(moves.ids(burst), e.QueueReason.no_running_turn))
+        if waiting.is_full(draft.state):
+            waiting.refuse(draft, burst)
+        else:
+            draft.write(e.InputQueued(moves.ids(burst), e.QueueReason.no_running_turn))
 
 
 def _close_burst(draft: Draft) -> None:
@@ -224,6 +236,8 @@ def _close_burst(draft: Draft) -> None:
 def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
     """Accept one burst and give it its fate."""
     decision = steering.decide(burst, draft.state, draft.scratch.busy)
+    if isinstance(decision, steering.Steer) and draft.scratch.phase is Phase.stopping:  # by the watchdog
+        decision = steering.Queue(e.QueueReason.interrupting)
     moves.accept(draft, burst)
     match decision:
         case steering.Steer(turn):
@@ -371,7 +385,7 @@ def _died(draft: Draft, died: s.Died) -> None:
 
 def _asked(draft: Draft, asked: s.PermissionAsked) -> None:
     turn = draft.state.turn
-    if turn is None or turn.id != asked.turn or turn.interrupting:
+    if turn is None or turn.id != asked.turn or draft.scratch.phase is Phase.stopping:
         draft.effects.append(AnswerRequest(asked.request, Verdict.deny))
     elif asked.request not in draft.state.requests:
         draft.write(e.PermissionRequested(asked.turn, asked.request, asked.title, asked.detail))
@@ -409,6 +423,7 @@ def _watch(draft: Draft, watch: Watch) -> None:
         moves.tell_answer(draft, request, Verdict.deny)
         watch = draft.scratch.watch or watch
     if reason := watch.overdue(limits, draft.state.requests, draft.now):
+        moves.close_requests(draft, e.Resolution.ended)
         draft.set(phase=Phase.stopping, watch=None)
         draft.effects.append(KillAgent(s.TurnEnded(watch.turn, e.Outcome.failed, reason)))
 
@@ -416,7 +431,8 @@ def _watch(draft: Draft, watch: Watch) -> None:
 def _free(draft: Draft) -> bool:
     scratch = draft.scratch
     idle = scratch.phase is Phase.idle and not (scratch.foreign or scratch.leaving)
-    return idle and draft.state.turn is None and not _gathers(draft)
+    taken = draft.state.turn or draft.state.wanted or draft.state.archiving or _gathers(draft)
+    return idle and not taken
 
 
 def _dispatch(draft: Draft) -> None:
@@ -424,8 +440,7 @@ def _dispatch(draft: Draft) -> None:
     if draft.state.turn is None and draft.scratch.phase in (Phase.idle, Phase.closed):
         if draft.state.archiving and draft.state.label is not e.Label.archived:
             moves.close(draft, e.Label.archived)
-        elif draft.scratch.restarting:
-            draft.set(restarting=False)
+        elif draft.state.wanted:
             moves.open_(draft, draft.scratch.fresh)
     if draft.scratch.leaving:
         return

@@ -39,7 +39,7 @@ def close(draft: Draft, label: e.Label) -> None:
     draft.write(e.SessionState(label))
     if draft.scratch.phase is not Phase.closed:
         draft.effects.append(CloseConversation())
-    draft.set(phase=Phase.closed, foreign=None, restarting=False)
+    draft.set(phase=Phase.closed, foreign=None)
 
 
 def stop(draft: Draft, turn: TurnId) -> None:

@@ -63,6 +63,7 @@ class State:
     cancelled: tuple[Input, ...] = ()  # for the note that opens the next Turn (I6)
     handoff: e.Fresh | None = None  # the conversation began anew, and no Turn has been seen to tell the agent (S8)
     compacting: InputId | None = None  # the wish by which the agent summarises its context
+    wanted: bool = False  # somebody wants its agent started, until it is or cannot be (A4, A5)
     archiving: bool = False  # it takes nothing any more (A8)
     noted: int = 0  # how many of them the running Turn's note names, until its provider is seen to hold it (H47)
 
@@ -108,13 +109,17 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
         case e.OwnerOpened(epoch):
             return replace(state, epoch=epoch, conversation=None)
         case e.ConversationOpened(native_id, can):
-            return replace(state, native_id=native_id, conversation=Conversation(native_id, can))
+            return replace(state, native_id=native_id, conversation=Conversation(native_id, can), wanted=False)
         case e.ConversationOpening(_, _, None):
             return replace(state, conversation=None)
         case e.ConversationOpening(_, _, fresh):
             return replace(state, conversation=None, native_id=None, handoff=fresh)
         case e.ActionRequested(Action.archive):
-            return replace(state, archiving=True)
+            return replace(state, archiving=True, wanted=False)
+        case e.ActionRequested(Action.resume | Action.restart):
+            return replace(state, wanted=True)
+        case e.ConversationFailed():
+            return replace(state, wanted=False)
         case e.ContextQueued(wish):
             return replace(state, queue=(*state.queue, Submission((), wish=wish)))
         case e.CompactRequested(control):
@@ -127,7 +132,7 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
             )
         case e.ControlRefused(control):
             return _fulfilled(state, control)
-        case e.NativeTurnQuarantined() | e.ActionRequested() | e.ConversationFailed():
+        case e.NativeTurnQuarantined() | e.ActionRequested():
             return state
         case _:
             assert_never(event)
@@ -155,8 +160,8 @@ def _queued(inputs: tuple[Input, ...], state: State, reason: e.QueueReason) -> S
         return _preempted(inputs, state)
     if reason is not e.QueueReason.refused:
         return replace(state, queue=(*state.queue, Submission(inputs)))
-    before = tuple(s for s in state.queue if s.refused)
-    return replace(state, queue=(*before, Submission(inputs, refused=True), *state.queue[len(before) :]))
+    at = max((at for at, waits in enumerate(state.queue, 1) if waits.refused), default=0)
+    return replace(state, queue=(*state.queue[:at], Submission(inputs, refused=True), *state.queue[at:]))
 
 
 def _preempted(inputs: tuple[Input, ...], state: State) -> State:

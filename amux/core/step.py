@@ -66,7 +66,6 @@ class Scratch:
     streaming: Streaming | None = None
     foreign: str | None = None  # a native turn that nobody asked for runs (H55)
     ended: s.TurnEnded | None = None  # the Turn's end, while an answer to a steer is still out
-    restarting: bool = False  # as soon as nothing runs
     leaving: bool = False  # nothing more begins here (D2)
     watch: Watch | None = None  # over the running Turn's agent, until it is being stopped
 

@@ -3,7 +3,7 @@
 A clear gives the conversation up: the next Turn opens a new one. So it asks nothing of the agent and cannot half happen."""
 
 from amux.core import events as e
-from amux.core import signals
+from amux.core import signals, waiting
 from amux.core.inputs import ContextAction, ContextWish
 from amux.core.step import CloseConversation, CompactContext, Draft, Phase
 
@@ -14,6 +14,8 @@ def hear(draft: Draft, wish: ContextWish) -> None:
     """It takes its place behind all that was said before."""
     if draft.state.archiving:
         draft.accept(wish.id, e.ControlRefused(wish.id, wish.by, e.Refusal.archived))
+    elif waiting.is_full(draft.state):
+        draft.accept(wish.id, e.ControlRefused(wish.id, wish.by, e.Refusal.queue_full))
     else:
         draft.accept(wish.id, e.ContextQueued(wish))
 

@@ -152,3 +152,5 @@ def _table(lines: list[str], first: int) -> Table:
         what, at, place = str(why).partition(" (at line ")
         number = int(place.partition(",")[0]) if at and place[0].isdigit() else len(lines)
         raise Mistake(first + number - 1, f"is no TOML: {what}") from why
+    except (ValueError, RecursionError) as why:  # a number of thousands of digits, a thousand brackets
+        raise Mistake(first, "is no TOML that can be read: a number or its nesting is too long") from why

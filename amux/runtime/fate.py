@@ -41,7 +41,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """It is not meant for the bot, or its topic has ended."""
+    """It is not meant for the bot, or its topic has ended, or its Session is archived."""
 
 
 Forecast = Starts | Joins | Waits | Nothing
@@ -76,7 +76,9 @@ class Forecaster:
 
 
 def _judged(said: Message, binding: BindingId, state: State, busy: Busy) -> Forecast:
-    if state.turn is None and not state.queue:
+    if state.archiving:
+        return Nothing()
+    if state.turn is None and not state.queue and state.compacting is None:
         return Starts(TurnId(state.last_turn + 1))
     rights = Authorization(said.sender or Principal(""), Place(binding, said.app, said.chat))
     one = Input(said.id, said.text, said.sender, rights, said.sent_at, said.name, said.origin, said.material)

@@ -14,9 +14,9 @@ import structlog
 from amux.core import signals as s
 from amux.core import step as m
 from amux.core.context import handoff
-from amux.core.errors import Refused, Stale, Unavailable
+from amux.core.errors import Refused, Stale, Unavailable, Uncertain
 from amux.core.events import Event, FailReason, Outcome
-from amux.core.ids import SessionRef
+from amux.core.ids import SessionRef, TurnId
 from amux.core.launch import LaunchSnapshot, Unlaunchable
 from amux.core.steering import STEERING
 from amux.core.wishes import COMPACTION
@@ -29,6 +29,7 @@ OPEN_LIMIT = 60.0  # seconds for an agent to start
 DOOR_SECONDS = (
     3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
 )
+STEER_LIMIT = 900.0  # seconds until an input is shown to be held: a tool may have to end first
 COMPACT_LIMIT = 600.0  # seconds for a summary
 STOP_LIMIT = 30.0  # seconds for a stop procedure, its own kill included
 
@@ -70,6 +71,9 @@ class Performer:
     _conversation: Conversation | None = None
     _generation: int = 0
     _hanging_up: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _noting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _begun: TurnId | None = None
+    _stopping: TurnId | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)  # asyncio alone lets them be collected
 
     def perform(self, effect: m.Effect) -> None:
@@ -148,7 +152,12 @@ class Performer:
             self.tell(s.Died("The agent was gone before the Turn began."))
             return
         try:
-            await conversation.start_turn(effect.turn, Prompt(effect.inputs, await self._note(effect)))
+            async with self._noting:
+                note = await self._note(effect)
+            if effect.turn == self._stopping:  # before it began: the stop tells its end
+                return
+            self._begun = effect.turn
+            await conversation.start_turn(effect.turn, Prompt(effect.inputs, note))
         except Refused as why:
             self.tell(s.TurnEnded(effect.turn, Outcome.failed, why.key, str(why)))
         except Unavailable as why:
@@ -171,7 +180,8 @@ class Performer:
         answer = s.SteerAnswer.refused
         if steering:
             try:
-                await steering.steer(effect.turn, effect.inputs)
+                async with asyncio.timeout(STEER_LIMIT):
+                    await steering.steer(effect.turn, effect.inputs)
                 answer = s.SteerAnswer.committed
             except Refused:
                 answer = s.SteerAnswer.refused
@@ -191,12 +201,16 @@ class Performer:
         except (Refused, Unavailable) as why:
             return str(why)
         except Exception as why:  # noqa: BLE001 - Uncertain, silent, or a fault
-            await self._kill(conversation, why)
-            return f"Nobody knows whether it was done: {str(why) or type(why).__name__}"
+            doubt = f"Nobody knows whether it was done: {str(why) or type(why).__name__}"
+            await self._kill(conversation, Uncertain(doubt))
+            return doubt
         return None
 
     async def _interrupt(self, effect: m.InterruptTurn) -> None:
-        if conversation := self._conversation:
+        self._stopping = effect.turn
+        async with self._noting:  # or it would meet an agent that runs nothing yet
+            conversation = self._conversation if self._begun == effect.turn else None
+        if conversation:
             try:
                 async with asyncio.timeout(STOP_LIMIT):
                     await conversation.interrupt(effect.turn)
@@ -239,8 +253,9 @@ class Performer:
             self.tenure.extend = lambda _deadline: None
             async with self._hanging_up:
                 try:
-                    await conversation.close()
-                except Exception:
+                    async with asyncio.timeout(STOP_LIMIT):
+                        await conversation.close()
+                except Exception:  # what it left running dies with the Lease's deadline
                     log.exception("provider_fault", act="close")
 
     def _guarded(self, extend: Extend) -> None:

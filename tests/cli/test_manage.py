@@ -30,7 +30,7 @@ async def test_a_life_from_a_terminal(house: House) -> None:
         said = await house.cli(action, session.ref.id)
         assert (said.code, (said.err or said.out).strip()) == (code, sentence)
     late = await house.cli("send", session.ref.id, "more")
-    assert (late.code, late.out.strip()) == (0, "not run: This Session is archived.")
+    assert (late.code, late.out.strip()) == (1, "not run: This Session is archived.")
 
 
 @pytest.mark.rule("A4")

@@ -5,9 +5,12 @@ import json
 import pytest
 
 from amux.core import events as e
+from amux.core.ids import InputId, Principal
+from amux.core.inputs import ContextAction, ContextWish
 from tests.whole import House, cli
 
 pytestmark = pytest.mark.real
+WISH = ContextWish(InputId("cli:user_a:clear-of-the-queue"), Principal("cli:user_a"), ContextAction.clear, "User A")
 
 
 @pytest.mark.rule("I4", "T1")
@@ -32,6 +35,12 @@ async def test_what_waits_is_listed_cancelled_and_put_first(house: House) -> Non
     ]
     none = await house.cli("queue", id_, "cancel", "9")
     assert (none.code, none.err) == (1, f"2 wait, so there is no number 9. `amux queue {id_}` lists them.\n")
+    await house.parts.submit.to(session.key, WISH)
+    await house.told(session, e.ContextQueued)
+    assert (await house.cli("queue", id_)).lines[2:] == ["  3  User A: [clear]"]
+    for do in ("cancel", "first"):
+        kept = await house.cli("queue", id_, do, "3")
+        assert (kept.code, kept.err) == (1, "Number 3 is a clear: it keeps its place and cannot be taken back.\n")
     assert (await house.cli("archive", id_)).code == 0
 
 

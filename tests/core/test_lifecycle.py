@@ -5,7 +5,7 @@ import pytest
 from amux.core import events as e
 from amux.core import signals as s
 from amux.core.ids import InputId
-from amux.core.inputs import Action, Manage
+from amux.core.inputs import Action, ContextAction, ContextWish, Manage
 from amux.core.signals import SteerAnswer
 from amux.core.step import CloseConversation, InterruptTurn, OpenConversation, Phase
 from tests.core.play import (
@@ -121,12 +121,56 @@ def test_a_restart_ends_the_running_turn_once_and_what_waits_runs_after_it() -> 
 
 
 @pytest.mark.rule("A5")
-def test_a_restart_that_its_owner_does_not_live_to_see_has_happened() -> None:
+def test_what_is_wanted_open_is_opened_by_the_next_owner_when_one_dies_meanwhile() -> None:
     play = running(FIRST)
     play.hear(manage(Action.restart))
-    play.crash()
-    assert play.hear(BY_B)[-1] == OPENING
+    assert play.crash()[-2:] == [finished(T1, e.Outcome.lost, "owner_died"), OPENING]
+    assert play.crash()[-1] == OPENING
+    play.ready()
+    assert not any(isinstance(event, e.ConversationOpening) for event in play.crash())
+    play = asleep()
+    play.hear(manage(Action.resume))
+    assert play.crash()[-1] == OPENING
+    play.tell(s.OpenFailed(e.FailReason.open_failed, "no luck"))
+    assert not any(isinstance(event, e.ConversationOpening) for event in play.crash())
+
+
+@pytest.mark.rule("A5")
+def test_what_is_said_with_a_restart_runs_in_the_new_process() -> None:
+    play = idle()
+    assert play.hear(manage(Action.restart), BY_B) == [
+        wanted(Action.restart),
+        *accepted(BY_B),
+        queued(e.QueueReason.no_running_turn, BY_B),
+        OPENING,
+    ]
     assert play.ready()[-1] == started(T2, BY_B)
+
+
+@pytest.mark.rule("A4")
+def test_sleep_while_the_agent_starts_is_refused_and_one_that_nobody_waits_for_starts_nothing() -> None:
+    play = asleep()
+    play.hear(manage(Action.resume))
+    assert (play.hear(manage(Action.sleep)), play.effects) == (refused(Action.sleep, e.Refusal.busy), [])
+    play.ready()
+    assert play.tell(s.ConversationReady("another", ())) == []
+    assert play.tell(s.OpenFailed(e.FailReason.open_failed, "late")) == []
+    assert play.scratch.phase is Phase.idle
+
+
+@pytest.mark.rule("A5", "A6", "A8")
+@pytest.mark.parametrize("action", [Action.restart, Action.archive])
+def test_a_compaction_does_not_hold_up_who_manages(action: Action) -> None:
+    play = asleep()
+    play.hear(ContextWish(InputId("compact_1"), B, ContextAction.compact, "User B"))
+    play.tell(s.ConversationReady("native", ("compaction",)))
+    told = play.hear(manage(action))
+    assert told[:2] == [
+        wanted(action),
+        e.ContextFailed(InputId("compact_1"), "The agent was stopped meanwhile."),
+    ]
+    assert told[2] in (OPENING, ARCHIVED)
+    assert play.tell(s.Compacted(InputId("compact_1"))) == []
 
 
 @pytest.mark.rule("A8", "S10")

@@ -6,6 +6,7 @@ import pytest
 
 from amux.core import events as e
 from amux.core import signals as s
+from amux.core import waiting
 from amux.core.ids import Epoch, InputId
 from amux.core.inputs import ContextAction, ContextWish, Input, Origin
 from amux.core.session import State, Submission, fold
@@ -165,3 +166,11 @@ def test_its_own_senders_earlier_input_goes_first() -> None:
     waits = State(queue=(Submission((ALERT,)), Submission((earlier,)), Submission((BY_B,))))
     state = fold([e.InputAccepted(ONE), e.InputQueued(ids(ONE), e.QueueReason.preempts)], waits)
     assert [x.inputs[0] for x in state.queue] == [ALERT, earlier, ONE, BY_B]
+
+
+def test_nothing_is_stopped_for_what_a_full_queue_will_refuse(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST", 1)
+    play.hear(ALERT)
+    assert play.hear(ONE) == []
+    assert play.tick(WINDOW)[-1].reason is e.FailReason.queue_full  # type: ignore[union-attr]
+    assert play.effects == []

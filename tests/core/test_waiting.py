@@ -101,3 +101,27 @@ def test_a_full_queue_refuses_by_name_and_loses_nothing_else(play: Play, monkeyp
 def test_who_did_it_is_on_record(play: Play) -> None:
     play.hear(Withdraw(InputId("withdraw_2"), B, ids(BY_B), "User B"))
     assert play.log[-1] == e.InputCancelled(ids(BY_B), e.CancelReason.withdrawn, B, "User B")
+
+
+@pytest.mark.rule("I3", "I4", "D2")
+def test_what_a_provider_refused_goes_behind_what_it_refused_before_wherever_that_stands() -> None:
+    """Also when something was put before it meanwhile: nothing that waits is lost."""
+    play = running(FIRST)
+    for one in (ONE, TWO):
+        play.hear(one)
+        play.tick(WINDOW)
+    play.answer_steer(SteerAnswer.refused, ONE)
+    play.hear(BY_B)
+    play.tick(WINDOW)
+    play.hear(prefer(BY_B))
+    play.answer_steer(SteerAnswer.refused, TWO)
+    assert [x.inputs for x in play.state.queue] == [(BY_B,), (ONE,), (TWO,)]
+
+
+def test_what_is_said_while_the_agent_opens_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST", 2)
+    play = Play()
+    play.crash()
+    play.hear(ONE, BY_B)
+    assert play.hear(TWO)[-1].reason is e.FailReason.queue_full  # type: ignore[union-attr]
+    assert play.ready()[1] == e.InputAccepted(ONE)

@@ -11,7 +11,7 @@ from amux.core.inputs import Verdict
 from amux.core.signals import Signal, SteerAnswer
 from amux.core.step import AnswerRequest, KillAgent, OpenConversation, Phase, StartTurn
 from amux.core.watchdog import Limits, Watch
-from tests.core.play import BY_B, FIRST, T1, T2, TWO, A, Play, answer, finished, ids, running, stop
+from tests.core.play import BY_B, FIRST, T1, T2, TWO, A, Play, accepted, answer, finished, ids, queued, running, stop
 
 LIMITS = Limits(silence=60, turn=1_000, answer=300)
 ASK = RequestId("ask_1")
@@ -141,3 +141,17 @@ def test_a_question_that_nobody_answers_is_denied_and_a_late_answer_changes_noth
     assert play.hear(late) == [e.ControlRefused(late.id, A, e.Refusal.stale)]
     assert (play.tick(59), play.effects) == ([], [])
     assert (play.tick(1), play.effects) == ([], [KillAgent(SILENT)])
+
+
+@pytest.mark.rule("T8", "I3", "I4")
+def test_what_comes_while_it_is_being_ended_is_neither_asked_nor_answered_nor_joined(play: Play) -> None:
+    play.tell(STARTED, ASKED)
+    ended = e.PermissionResolved(T1, ASK, e.Resolution.ended)
+    play.scratch = replace(play.scratch, limits=Limits(turn=10))
+    assert (play.tick(10), play.effects) == ([ended], [KillAgent(TOO_LONG)])
+    late = answer(ASK)
+    assert play.hear(late) == [e.ControlRefused(late.id, A, e.Refusal.stale)]
+    assert play.tell(replace(ASKED, request=RequestId("ask_2"))) == []
+    assert play.effects == [AnswerRequest(RequestId("ask_2"), Verdict.deny)]
+    play.hear(TWO)
+    assert play.tick(2) == [*accepted(TWO), queued(e.QueueReason.interrupting, TWO)]

@@ -1,5 +1,7 @@
 """Compact and clear: in the queue, in order, each with one outcome (I9, A6, A7, A10)."""
 
+from dataclasses import replace
+
 import pytest
 
 from amux.core import events as e
@@ -43,6 +45,7 @@ REQUESTED, COMPACTED = e.CompactRequested(COMPACT.id, A, "User A"), e.ContextCom
 
 def able(play: Play) -> Play:
     """Its agent can compact."""
+    play.scratch = replace(play.scratch, phase=Phase.opening)
     play.tell(s.ConversationReady("native", PARTS))
     return play
 

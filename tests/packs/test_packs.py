@@ -76,6 +76,8 @@ def test_a_pack_of_a_person_and_one_of_a_project(tmp_path: Path) -> None:
 
 MISTAKES: dict[str, tuple[dict[str, str | bytes], str, int, str]] = {
     "no TOML": ({"a__toml": 'title = "x"\nengine = \n'}, "a.toml", 2, "is no TOML: Invalid value"),
+    "a number without end": ({"a__toml": f"x = {'9' * 5_000}"}, "a.toml", 1, "is no TOML that can be read"),
+    "brackets without end": ({"a__toml": f"x = {'[' * 20_000}"}, "a.toml", 1, "is no TOML that can be read"),
     "TOML that ends too soon": ({"a__toml": 'title = "x"\nengine = "'}, "a.toml", 2, "is no TOML: "),
     "a key with a slip": ({"a__toml": 'title = "x"\nmodell = "m"'}, "a.toml", 2, "there is no key modell; write model"),
     "a strange key": ({"a__toml": "x = 1"}, "a.toml", 1, "there is no key x; it can hold title, instructions, engine"),

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from amux.core import events as e
 from amux.core import signals as s
 from amux.core import step as m
 from amux.core.errors import Refused, Stale, Unavailable, Uncertain
@@ -270,6 +272,7 @@ async def test_a_stop_that_fails_ends_the_agent(hands: Hands, monkeypatch: pytes
     async def stuck(turn: TurnId) -> None:
         raise Uncertain("it does not stop")
 
+    await start(hands)
     monkeypatch.setattr(hands.agent, "interrupt", stuck)
     with capture_logs():
         hands.performer.perform(m.InterruptTurn(T1))
@@ -280,7 +283,7 @@ async def test_a_stop_that_fails_ends_the_agent(hands: Hands, monkeypatch: pytes
 
 @pytest.mark.rule("A3")
 async def test_a_stop_is_told_when_it_is_quiet(hands: Hands) -> None:
-    hands.agent.prompts.append((T1, None))  # type: ignore[arg-type]
+    await start(hands)
     hands.performer.perform(m.InterruptTurn(T1))
     await until(lambda: len(hands.told) == 3)
     assert hands.told[1:] == [s.TurnEnded(T1, Outcome.interrupted), s.Stopped(T1)]
@@ -375,7 +378,7 @@ async def test_an_agent_of_which_nobody_knows_whether_it_compacted_is_ended(hand
         hands.performer.perform(COMPACT)
         await until(lambda: len(hands.told) == before + 2)
     assert hands.told[before:] == [
-        s.Died("It fell silent."),
+        s.Died("Nobody knows whether it was done: It fell silent."),
         s.Compacted(COMPACT.control, "Nobody knows whether it was done: It fell silent."),
     ]
 
@@ -388,3 +391,47 @@ async def start(hands: Hands) -> None:
     """Turn 1 runs."""
     hands.performer.perform(START)
     await until(lambda: bool(hands.agent.prompts))
+
+
+@pytest.mark.rule("A3", "T3", "S8")
+async def test_a_turn_that_is_stopped_while_its_handoff_is_read_never_begins(hands: Hands) -> None:
+    asked, read = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> list[e.Event]:
+        asked.set()
+        await read.wait()
+        return []
+
+    hands.performer.history = slow
+    before = len(hands.told)
+    hands.performer.perform(replace(START, handoff=e.Fresh.history_gone))
+    await asked.wait()
+    hands.performer.perform(m.InterruptTurn(T1))
+    await anyio.wait_all_tasks_blocked()
+    read.set()
+    await until(lambda: len(hands.told) > before)
+    assert hands.told[before:] == [s.Stopped(T1)]
+    assert (hands.agent.prompts, hands.agent.interrupts) == ([], [])
+
+
+async def test_an_agent_that_does_not_close_is_not_waited_for(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "STOP_LIMIT", 0.01)
+    hands.agent.leaving = asyncio.Event()
+    assert await later(hands, m.KillAgent(SILENT)) == s.Died("watchdog", SILENT)
+
+
+@pytest.mark.rule("I5")
+async def test_a_steer_that_is_never_answered_is_uncertain(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "STEER_LIMIT", 0.01)
+    assert await later(hands, STEER) == s.Steered(T1, (ONE.id,), SteerAnswer.unknown)
+
+
+async def later(hands: Hands, effect: m.Effect) -> s.Signal:
+    """Its one answer, for which real time has to pass."""
+    before = len(hands.told)
+    with capture_logs():
+        hands.performer.perform(effect)
+        async with asyncio.timeout(5):
+            while len(hands.told) == before:
+                await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    return hands.told[before]
