@@ -67,13 +67,17 @@ class Pair:
         """The leader is killed and stays dead, its standby leads; then the dead one is made anew, as the standby."""
         dead, self.leader = self.leader, 1 - self.leader
         await self.kept[dead].stop(NAMES[dead])
-        os.close(await self.home.service_lock(NAMES[dead], seconds=UP_SECONDS))  # none of its processes lives
+        await self.gone(dead)
         await self._ask("select pg_promote(true, 60)")
         self.point()
         shutil.rmtree(self.data(dead))
         await self.copy()
         await self.kept[dead].start(NAMES[dead])
         await self.attach()
+
+    async def gone(self, number: int) -> None:
+        """Wait until none of that server's processes lives: killed, it leaves some for a moment. Raises Unavailable."""
+        os.close(await self.home.service_lock(NAMES[number], seconds=UP_SECONDS))
 
     def point(self) -> None:
         """Let the address lead to the leader."""
@@ -175,6 +179,7 @@ async def _server(one: Pair, number: int) -> AsyncIterator[None]:
         one.kept[number] = kept
         await kept.ready()
         yield
+    await one.gone(number)
 
 
 def _url(folder: Path, port: int = PORT) -> str:
