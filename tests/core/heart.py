@@ -329,6 +329,10 @@ class Heart(RuleBasedStateMachine):
         self.lost = e.Fresh.engine_lost
         self.the_owner_dies_and_another_opens()
 
+    @rule()
+    def the_worker_drains(self) -> None:
+        self.signal(s.Leaving())
+
     @precondition(lambda self: self.open and self.scratch.at_rest(self.state) and not self.foreign)
     @rule()
     def the_owner_rests(self) -> None:
@@ -388,6 +392,8 @@ class Heart(RuleBasedStateMachine):
             self.it_ends_that()
         elif self.scratch.due(self.state) is not None:
             self.time_passes(WINDOW)
+        elif self.scratch.leaving and self.scratch.waits(self.state):
+            self.the_owner_dies_and_another_opens()  # the sweep knocks for what waits
         else:
             assert self.scratch.at_rest(self.state), "something waits and nobody works on it"
             return False
