@@ -6,7 +6,7 @@ RULES =
 BIN = .venv/bin
 GATES = format lint types floors size phrases rooms rules
 
-.PHONY: help setup check test e2e crash bench run lock rooms-write $(GATES)
+.PHONY: help setup check test e2e crash heart bench run lock rooms-write $(GATES)
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -25,6 +25,9 @@ e2e: ## only the tests on real agents, real clients and a real browser
 
 crash: ## only the tests that kill real processes
 	@python3 run.py test -m crash
+
+heart: setup ## the heart at ten thousand histories, with every planted fault
+	@HEART_HISTORIES=10000 python3 run.py test tests/core/test_machine.py
 
 bench: setup ## the speed of Turns against plain Celery
 	@$(BIN)/amux bench turns --json

@@ -1,5 +1,6 @@
 """The heart under any order: green without faults, red with each of them."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +20,12 @@ FIRST_BUG = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-HISTORIES = settings(max_examples=3_000, stateful_step_count=24, deadline=None, suppress_health_check=list(HealthCheck))
+HISTORIES = settings(
+    max_examples=int(os.environ.get("HEART_HISTORIES", "1500")),  # `make heart` takes its time
+    stateful_step_count=24,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.rule("T1", "T3", "T4", "I2", "I3", "I4", "I5", "I6", "S4")
@@ -39,7 +45,7 @@ class Interrupting(Heart):
 
 @pytest.mark.rule("I7", "T1", "T3", "T4", "I5", "I6", "S4")
 def test_the_heart_holds_where_messages_interrupt() -> None:
-    run_state_machine_as_test(Interrupting, settings=settings(HISTORIES, max_examples=1_000))
+    run_state_machine_as_test(Interrupting, settings=settings(HISTORIES, max_examples=HISTORIES.max_examples // 3))
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
