@@ -27,20 +27,20 @@ def _queue_what_is_unknown(draft: Draft, ids: tuple[InputId, ...], answer: s.Ste
     _steer_came_out(draft, ids, refused)
 
 
-def _steer_anyone(burst: tuple[Input, ...], state: State) -> steering.Decision:
-    decision = _decide(burst, state)
+def _steer_anyone(burst: tuple[Input, ...], state: State, busy: steering.Busy) -> steering.Decision:
+    decision = _decide(burst, state, busy)
     other = steering.Queue(e.QueueReason.other_sender)
     return steering.Steer(state.turn.id) if decision == other and state.turn else decision
 
 
-def _steer_past_the_queue(burst: tuple[Input, ...], state: State) -> steering.Decision:
-    decision = _decide(burst, state)
+def _steer_past_the_queue(burst: tuple[Input, ...], state: State, busy: steering.Busy) -> steering.Decision:
+    decision = _decide(burst, state, busy)
     waits = steering.Queue(e.QueueReason.earlier_input_waiting)
     return steering.Steer(state.turn.id) if decision == waits and state.turn else decision
 
 
-def _steer_material(burst: tuple[Input, ...], state: State) -> steering.Decision:
-    decision = _decide(burst, state)
+def _steer_material(burst: tuple[Input, ...], state: State, busy: steering.Busy) -> steering.Decision:
+    decision = _decide(burst, state, busy)
     held = steering.Queue(e.QueueReason.has_material)
     return steering.Steer(state.turn.id) if decision == held and state.turn else decision
 
