@@ -160,6 +160,27 @@ class Heart(RuleBasedStateMachine):
         if self.stopping:
             self.the_provider_stops(True)
 
+    @precondition(lambda self: self.running and self.state.turn and not self.stopping)
+    @rule()
+    def nobody_knows_what_became_of_what_the_sender_adds(self) -> None:  # guides the search
+        self.the_sender_adds(s.SteerAnswer.unknown)
+        if self.running:
+            self.the_turn_ends(e.Outcome.completed)
+
+    @precondition(lambda self: self.running and self.state.turn and not self.stopping)
+    @rule()
+    def the_turn_ends_while_an_answer_is_out(self) -> None:  # guides the search
+        assert self.state.turn
+        self.somebody_speaks_and_waits(self.state.turn.senders[0])
+        if self.running:
+            self.the_turn_ends(e.Outcome.completed)
+
+    @precondition(lambda self: self.running and not self.stopping)
+    @rule()
+    def a_question_waits_for_long(self) -> None:  # guides the search
+        self.the_provider_asks()
+        self.time_passes(70.0)
+
     @rule(who=st.sampled_from(PEOPLE))
     def somebody_speaks_and_waits(self, who: str | None) -> None:  # guides the search
         self.somebody_speaks(who, ())
