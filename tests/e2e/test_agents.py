@@ -41,7 +41,7 @@ async def test_one_that_never_answers_can_be_interrupted(house: House) -> None:
 async def test_an_engine_that_is_not_there(house: House) -> None:
     said = await house.cli("run", "hello", "--engine", "clippy")
     assert said.code == 1
-    assert "This Session runs on clippy, which local does not have." in said.out
+    assert "This Session runs on clippy, which is not here. Install it again" in said.out
 
 
 @pytest.mark.agent
