@@ -14,10 +14,9 @@ def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
     """Why it cannot be done; None when it can."""
     if state.archiving:
         return Refusal.already_so if action is Action.archive else Refusal.archived
+    waits = state.turn or state.queue or scratch.held or scratch.burst
     match action:
-        case Action.sleep if state.turn or state.queue or scratch.held or scratch.burst or state.compacting:
-            return Refusal.busy
-        case Action.sleep if scratch.phase is Phase.opening:
+        case Action.sleep if waits or scratch.phase in (Phase.opening, Phase.context):
             return Refusal.busy
         case Action.sleep if scratch.phase is Phase.closed:
             return Refusal.already_so
