@@ -118,6 +118,7 @@ class Resolution(StrEnum):
     ended = "ended"  # its Turn ended first
     died = "died"  # the process that asked is gone
     expired = "expired"  # nobody answered in time
+    withdrawn = "withdrawn"  # the agent asks no more
 
 
 @dataclass(frozen=True, slots=True)

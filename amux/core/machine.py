@@ -67,6 +67,9 @@ def _on(draft: Draft, signal: s.Signal) -> None:  # noqa: C901, PLR0912 - one li
             _stopped(draft, turn)
         case s.PermissionAsked():
             _asked(draft, signal)
+        case s.PermissionWithdrawn(turn, request):
+            if request in draft.state.requests:
+                draft.write(e.PermissionResolved(turn, request, e.Resolution.withdrawn))
         case s.ForeignTurnBegan(native_turn, reason):
             _foreign_began(draft, native_turn, reason)
         case s.ForeignTurnEnded():

@@ -49,6 +49,14 @@ class PermissionAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionWithdrawn:
+    """The agent waits for that answer no more; one that was given already is not asked about again."""
+
+    turn: TurnId
+    request: RequestId
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The Turn's native work is over and its last steered input handled; `unhandled` names those that were not (I6)."""
 
@@ -85,7 +93,15 @@ class Died:
 
 
 ProviderEvent = (
-    ItemSeen | DeltaSeen | Stirred | PermissionAsked | TurnEnded | ForeignTurnBegan | ForeignTurnEnded | Died
+    ItemSeen
+    | DeltaSeen
+    | Stirred
+    | PermissionAsked
+    | PermissionWithdrawn
+    | TurnEnded
+    | ForeignTurnBegan
+    | ForeignTurnEnded
+    | Died
 )
 
 

@@ -24,7 +24,7 @@ class Limits:
 
 
 UNLIMITED = Limits()
-SIGNS = (s.ItemSeen, s.DeltaSeen, s.Stirred, s.PermissionAsked, s.Steered)
+SIGNS = (s.ItemSeen, s.DeltaSeen, s.Stirred, s.PermissionAsked, s.PermissionWithdrawn, s.Steered)
 WORK = (ItemType.tool, ItemType.file)
 
 

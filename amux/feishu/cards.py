@@ -242,6 +242,8 @@ def _ask(view: AskView, nonce: str) -> Mapping[str, object]:
 def _closed(view: AskView) -> tuple[Text, Look]:
     if view.how is Resolution.expired:
         return say("ask_expired"), ("default", "tag_denied", "neutral")
+    if view.how is Resolution.withdrawn:
+        return say("ask_withdrawn"), ("default", "tag_closed", "neutral")
     if view.how is not Resolution.answered or view.verdict is None:
         return say("ask_closed", turn=view.turn), ("default", "tag_closed", "neutral")
     tag = "tag_denied" if view.verdict is Verdict.deny else "tag_allowed"

@@ -173,5 +173,5 @@ def _meaning(last_words: str) -> Exception | None:
     if IN_USE in last_words:
         return _InUse()
     if GONE in last_words:
-        return Refused(f"Claude no longer has this conversation. Start a new Session. ({GONE}.)", key="no_history")
+        return Refused(f"Claude no longer has this conversation ({GONE}).", key="no_history")
     return None

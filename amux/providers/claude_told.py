@@ -16,6 +16,7 @@ from amux.extensions import (
     ForeignTurnEnded,
     Outcome,
     PermissionAsked,
+    PermissionWithdrawn,
     RequestId,
     TurnEnded,
     Verdict,
@@ -191,7 +192,10 @@ class Told:
                 self._hands.refuse(number, str(subtype))
 
     def withdrawn(self, number: str) -> None:
-        self.requests = {request: asked for request, asked in self.requests.items() if asked[0] != number}
+        for request in [request for request, asked in self.requests.items() if asked[0] == number]:
+            del self.requests[request]
+            if self.turn:
+                self._tell(PermissionWithdrawn(self.turn.id, request))
 
 
 def _how(turn: Turn) -> tuple[Outcome, str, str]:

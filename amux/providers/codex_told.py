@@ -18,6 +18,7 @@ from amux.extensions import (
     ItemId,
     Outcome,
     PermissionAsked,
+    PermissionWithdrawn,
     ProviderEvent,
     RequestId,
     TurnEnded,
@@ -123,8 +124,7 @@ class Told:
             case "thread/goal/updated" if params["goal"].get("status") == "active":
                 self._hands.rest()  # nobody here granted it (H52)
             case "serverRequest/resolved":
-                number = params["requestId"]
-                self._requests = {request: asked for request, asked in self._requests.items() if asked != number}
+                self._withdrawn(params["requestId"])
             case _ if native in self._turns:
                 self._follow(self._turns[native], method, params)
             case _ if self.compacting and self.compacting.begun and native == self.compacting.native:
@@ -166,6 +166,12 @@ class Told:
         stopped = "it was interrupted." if outcome is Outcome.interrupted else ""
         compacting.why = codex_items.failure(native.get("error"))[1] or stopped
         compacting.end()
+
+    def _withdrawn(self, number: CallId) -> None:
+        for request in [request for request, asked in self._requests.items() if asked == number]:
+            del self._requests[request]
+            if self.turn:
+                self._tell(PermissionWithdrawn(self.turn.id, request))
 
     def _end(self, turn: Turn, native: Line) -> None:
         outcome = OUTCOMES.get(native.get("status", ""), Outcome.failed)

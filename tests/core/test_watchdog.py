@@ -155,3 +155,12 @@ def test_what_comes_while_it_is_being_ended_is_neither_asked_nor_answered_nor_jo
     assert play.effects == [AnswerRequest(RequestId("ask_2"), Verdict.deny)]
     play.hear(TWO)
     assert play.tick(2) == [*accepted(TWO), queued(e.QueueReason.interrupting, TWO)]
+
+
+@pytest.mark.rule("T8")
+def test_a_question_that_the_agent_withdraws_is_closed_and_its_silence_counts_again(play: Play) -> None:
+    play.tell(ASKED)
+    withdrawn = s.PermissionWithdrawn(T1, ASK)
+    assert play.tell(withdrawn, after=100) == [e.PermissionResolved(T1, ASK, e.Resolution.withdrawn)]
+    assert play.tell(withdrawn) == []
+    assert (play.tick(60), play.effects) == ([], [KillAgent(SILENT)])
