@@ -407,8 +407,9 @@ def _on_time(draft: Draft) -> None:
         _close_burst(draft)
     if draft.scratch.streaming and draft.scratch.streaming.due <= draft.now:
         moves.flush(draft)
-    if draft.scratch.watch and draft.scratch.phase is Phase.turn:
-        _watch(draft, draft.scratch.watch)
+    watch = draft.scratch.watch
+    if watch and draft.now >= watch.due(draft.scratch.limits, draft.state.requests):
+        _watch(draft, watch)
 
 
 def _heed(draft: Draft, signals: Sequence[s.Signal]) -> None:

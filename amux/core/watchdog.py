@@ -24,7 +24,7 @@ class Limits:
 
 
 UNLIMITED = Limits()
-SIGNS = (s.ItemSeen, s.DeltaSeen, s.Stirred, s.PermissionAsked, s.PermissionWithdrawn, s.Steered)
+GRAIN = 0.2  # seconds to which it is known when the last word came: to know it better costs as much as the word
 WORK = (ItemType.tool, ItemType.file)
 
 
@@ -39,21 +39,19 @@ class Watch:
     asked: tuple[tuple[RequestId, float], ...] = ()
 
     def hear(self, signals: Sequence[s.Signal], now: float) -> "Watch":
-        """After these signals; the same when none of them is a sign of its agent."""
-        signs = [x for x in signals if isinstance(x, SIGNS) and x.turn == self.turn]
-        if not signs:
-            return self
-        tools, asked = self.tools, self.asked
+        """After these signals: whatever its agent does is a sign of life. The same where it tells nothing new."""
+        signs = [x for x in signals if getattr(x, "turn", None) == self.turn]
+        tools, asked, rare = self.tools, self.asked, False
         for sign in signs:
-            match sign:
-                case s.ItemSeen(_, item, kind, ItemStatus.started) if kind in WORK:
-                    tools |= {item}
-                case s.ItemSeen(_, item):
-                    tools -= {item}
-                case s.PermissionAsked(_, request) if request not in dict(asked):  # asked again, it waits no longer
-                    asked = (*asked, (request, now))
-                case _:
-                    pass
+            if isinstance(sign, s.ItemSeen):
+                if sign.type in WORK:
+                    tools = tools | {sign.item} if sign.status is ItemStatus.started else tools - {sign.item}
+            elif not isinstance(sign, s.DeltaSeen):
+                rare = True
+                if isinstance(sign, s.PermissionAsked) and sign.request not in dict(asked):  # the first time counts
+                    asked = (*asked, (sign.request, now))
+        if not signs or (now < self.heard + GRAIN and tools == self.tools and not rare):
+            return self
         return replace(self, heard=now, tools=tools, asked=asked)
 
     def overdue(self, limits: Limits, open_: Sequence[RequestId], now: float) -> str | None:
@@ -68,7 +66,7 @@ class Watch:
 
     def due(self, limits: Limits, open_: Sequence[RequestId]) -> float:
         """When to look again; infinity when time alone changes nothing."""
-        answers = [at + limits.answer for request, at in self.asked if request in open_]
+        answers = [at + limits.answer for request, at in self.asked if request in open_] if open_ else ()
         return min(self.began + limits.turn, self._silent_at(limits, open_), *answers)
 
     def _silent_at(self, limits: Limits, open_: Sequence[RequestId]) -> float:

@@ -189,7 +189,8 @@ class Owner:
             failpoints.hit("before_append")
             shown = any(_in_feishu(event) for event in step.events if isinstance(event, InputAccepted | TurnStarted))
             # with the opening and not before it: what is recorded without it would resume what it must not (S8)
-            record = self._record if any(isinstance(event, ConversationOpening) for event in step.events) else None
+            opens = self._record and any(isinstance(event, ConversationOpening) for event in step.events)
+            record = self._record if opens else None
             append = Append(step.events, step.state, step.accepts, shown, record)
             self.fence = await self.rt.timeline.append(self.session, self.fence, append)
             self._record = None if record else self._record
