@@ -82,7 +82,8 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
         case e.TurnStarted():
             return _started(state, event)
         case e.TurnFinished(turn, outcome):
-            after = _noted(state, turn) if outcome is e.Outcome.completed else state
+            read = outcome is e.Outcome.completed and (state.noted or state.handoff)
+            after = _noted(state, turn) if read else state
             return replace(after, label=e.Label.idle, turn=None, noted=0)
         case e.InputQueued(ids, reason):
             return _queued(*_taken(state, ids), reason)

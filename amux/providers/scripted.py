@@ -139,16 +139,17 @@ class ScriptedConversation:
 
     def take(self, line: Line) -> None:
         """One line of the agent's."""
-        what = line["is"]
-        if what in ("committed", "refused"):
-            self._settle([tuple(line["inputs"])], what)
-            return
-        if what == "compacted":
-            if self._compacting and not self._compacting.done():
-                self._compacting.set_result(line["done"])
-            return
-        event = _event(what, line["turn"], line)
-        if what == "ended":
+        match line["is"]:
+            case "committed" | "refused" as answer:
+                self._settle([tuple(line["inputs"])], answer)
+            case "compacted":
+                if self._compacting and not self._compacting.done():
+                    self._compacting.set_result(line["done"])
+            case what:
+                self._show(_event(what, line["turn"], line))
+
+    def _show(self, event: ProviderEvent) -> None:
+        if isinstance(event, TurnEnded):
             self._turn = None
             self._settle(self._told, "refused")  # it answers in order: what it has not answered it never took
             self._quiet.set()
@@ -174,11 +175,11 @@ class ScriptedConversation:
 
 def _event(what: str, turn: TurnId, line: Line) -> ProviderEvent:
     match what:
-        case "delta":
-            return DeltaSeen(turn, ItemId(line["item"]), line["offset"], line["text"])
         case "item":
             kind, status = _TYPES[line["type"]], _STATUSES[line["status"]]
             return ItemSeen(turn, line["item"], kind, status, line["title"], line["text"])
+        case "delta":
+            return DeltaSeen(turn, ItemId(line["item"]), line["offset"], line["text"])
         case "asked":
             return PermissionAsked(turn, RequestId(line["request"]), line["title"])
         case "ended":
