@@ -6,10 +6,10 @@ bytes. A person's own message is never cut: one that would not fit is refused be
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.inputs import Answer, ContextWish, Input, Interrupt, Manage, Prefer, Said, Withdraw
@@ -164,19 +164,23 @@ def _mended(value: T) -> T:
             return clean(value)  # type: ignore[return-value]
         case tuple():
             return tuple(_mended(part) for part in value)  # type: ignore[return-value]
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            return replace(value, **{f.name: _mended(getattr(value, f.name)) for f in fields(value)})
+        case _ if hasattr(type(value), "__match_args__"):  # a dataclass or a Struct
+            return type(value)(**{name: _mended(part) for name, part in _parts(value).items()})
         case _:
             return value
 
 
+def _parts(value: object) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).__match_args__}  # type: ignore[attr-defined]
+
+
 def _shortened(event: e.Event, size: int) -> e.Event:
     """The event with its longest texts cut so that it fits, and saying so; one without a text of its own stays whole."""
-    texts = {f.name: v for f in fields(event) if isinstance(v := getattr(event, f.name), str)}
+    texts = {name: part for name, part in _parts(event).items() if isinstance(part, str)}
     long = {name: text for name, text in texts.items() if len(text) > AROUND}
     # half of the bound: what is cut may hold more of the characters whose escapes weigh six bytes than what is left out
     kept = {name: text[: len(text) * (MAX_EVENT // 2) // size] for name, text in long.items()}
     cut = {name: f"{text}\n[cut here: {len(long[name]) - len(text)} characters more]" for name, text in kept.items()}
-    shorter = replace(event, **cut)  # type: ignore[arg-type]
+    shorter = replace(event, **cut)
     weight = len(_payload(shorter))
     return _shortened(shorter, weight) if MAX_EVENT < weight < size else shorter

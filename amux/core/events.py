@@ -2,8 +2,9 @@
 
 An event's kind on the wire is its class' name in snake case (`codec.KINDS`). Nothing here judges or remembers."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId
 from amux.core.inputs import Action, Authorization, ContextWish, Input, Verdict
@@ -121,8 +122,7 @@ class Resolution(StrEnum):
     withdrawn = "withdrawn"  # the agent asks no more
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one Turn, as the provider counts them."""
 
     input_tokens: int = 0
@@ -130,23 +130,20 @@ class Usage:
     output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionState(Struct, frozen=True):
     """The Session took another state (S10). `running` and `idle` follow from its Turns and are not written apart."""
 
     label: Label
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerOpened:
+class OwnerOpened(Struct, frozen=True):
     """A new owner reads this Session; it goes with that owner's first append."""
 
     epoch: Epoch
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationOpening:
+class ConversationOpening(Struct, frozen=True):
     """Intent: start or resume the provider's conversation. Nothing has been said in it, so it may be done again.
 
     `fresh`: why a new one takes the place of the one before, whose handle is given up with it."""
@@ -156,47 +153,41 @@ class ConversationOpening:
     fresh: Fresh | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationOpened:
+class ConversationOpened(Struct, frozen=True):
     """The provider answers under `native_id` (S3); `can` names the optional parts found on it, live (G3)."""
 
     native_id: str
     can: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InputAccepted:
+class InputAccepted(Struct, frozen=True):
     """An input is in the Timeline; from here on its order is final."""
 
     input: Input
 
 
-@dataclass(frozen=True, slots=True)
-class InputQueued:
+class InputQueued(Struct, frozen=True):
     """These inputs are one submission for a next Turn, and wait (I4)."""
 
     inputs: tuple[InputId, ...]
     reason: QueueReason
 
 
-@dataclass(frozen=True, slots=True)
-class SteerRequested:
+class SteerRequested(Struct, frozen=True):
     """Intent: put these inputs into that running Turn, or into none (I3)."""
 
     turn: TurnId
     inputs: tuple[InputId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputSteered:
+class InputSteered(Struct, frozen=True):
     """The provider has shown that it holds them in that Turn."""
 
     turn: TurnId
     inputs: tuple[InputId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputCancelled:
+class InputCancelled(Struct, frozen=True):
     """They will not run (I6). `by` and `name`: who did not want it, where somebody did."""
 
     inputs: tuple[InputId, ...]
@@ -205,8 +196,7 @@ class InputCancelled:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InputPreferred:
+class InputPreferred(Struct, frozen=True):
     """This submission is the next of those that wait; somebody wanted it so."""
 
     inputs: tuple[InputId, ...]
@@ -214,8 +204,7 @@ class InputPreferred:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionFailed:
+class SubmissionFailed(Struct, frozen=True):
     """They did not run, or nobody can know (I5); they are not queued again. `detail` is for people."""
 
     inputs: tuple[InputId, ...]
@@ -223,8 +212,7 @@ class SubmissionFailed:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     """A submission was handed out as a Turn (T1). An intent: written before the provider is told."""
 
     turn: TurnId
@@ -235,8 +223,7 @@ class TurnStarted:
     engine: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One thing the agent said or did. A later event with the same id replaces the earlier one."""
 
     turn: TurnId
@@ -247,8 +234,7 @@ class Item:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """More text of a message that is being said; `offset` is its place in that item's text, in characters."""
 
     turn: TurnId
@@ -257,8 +243,7 @@ class Delta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionRequested:
+class PermissionRequested(Struct, frozen=True):
     """The agent asks; nothing but an answer allows."""
 
     turn: TurnId
@@ -267,8 +252,7 @@ class PermissionRequested:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionResolved:
+class PermissionResolved(Struct, frozen=True):
     """The request is closed; what comes later answers nothing."""
 
     turn: TurnId
@@ -279,8 +263,7 @@ class PermissionResolved:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptRequested:
+class InterruptRequested(Struct, frozen=True):
     """Intent: stop that Turn (A3). It still ends by its own TurnFinished."""
 
     turn: TurnId
@@ -288,8 +271,7 @@ class InterruptRequested:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionRequested:
+class ActionRequested(Struct, frozen=True):
     """Somebody wants that done to the Session; what comes of it follows (A4, A5, A8)."""
 
     action: Action
@@ -297,23 +279,20 @@ class ActionRequested:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationFailed:
+class ConversationFailed(Struct, frozen=True):
     """It did not open; nothing was said in it. `detail` is for people."""
 
     reason: FailReason
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextQueued:
+class ContextQueued(Struct, frozen=True):
     """It waits for its turn among the inputs (I9)."""
 
     wish: ContextWish
 
 
-@dataclass(frozen=True, slots=True)
-class CompactRequested:
+class CompactRequested(Struct, frozen=True):
     """Intent: let the agent summarise its context (A6)."""
 
     control: InputId
@@ -321,23 +300,20 @@ class CompactRequested:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextCompacted:
+class ContextCompacted(Struct, frozen=True):
     """It has."""
 
     control: InputId
 
 
-@dataclass(frozen=True, slots=True)
-class ContextFailed:
+class ContextFailed(Struct, frozen=True):
     """It was not compacted, or nobody can know; the context is what the agent says it is. `detail` is for people."""
 
     control: InputId
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextCleared:
+class ContextCleared(Struct, frozen=True):
     """The conversation is given up; the next Turn begins with none of it. No file, no memory, no history is gone (A7)."""
 
     control: InputId
@@ -345,8 +321,7 @@ class ContextCleared:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlRefused:
+class ControlRefused(Struct, frozen=True):
     """A Control changed nothing, and this is why (A12)."""
 
     control: InputId
@@ -354,16 +329,14 @@ class ControlRefused:
     reason: Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class NativeTurnQuarantined:
+class NativeTurnQuarantined(Struct, frozen=True):
     """The provider began a turn that nobody asked for: recorded, shown nowhere in Feishu (G7)."""
 
     native_turn: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(Struct, frozen=True):
     """The one end of a Turn (T3), whoever noticed it. `reason` is a word, `detail` a sentence for people."""
 
     turn: TurnId

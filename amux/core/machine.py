@@ -4,8 +4,9 @@ Pure: time is passed in. `run` folds step after step, so that many signals cost 
 step of `Opened`. What `Scratch` holds may be forgotten at any instant: unaccepted input is still in the journal."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import lifecycle, moves, steering, waiting, wishes

@@ -1,6 +1,6 @@
 """The machine's small moves, each one fact or one fact and its act. They judge nothing; the machine says when."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.ids import InputId, RequestId, TurnId

@@ -3,9 +3,11 @@
 It holds only what is not settled, so it stays small however long the Session lives. It never judges."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
@@ -15,8 +17,7 @@ NO_TURN = TurnId(0)
 NO_OWNER = Epoch(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """The running Turn. `steered` is what its provider was shown to hold besides what opened it."""
 
     id: TurnId
@@ -26,8 +27,7 @@ class Turn:
     steered: tuple[Input, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """Inputs that are one submission: they wait together, or are being steered together. Or, in their midst, a `wish` for
     the context."""
 
@@ -38,16 +38,14 @@ class Submission:
     refused: bool = False  # the agent did not take it: it was accepted before whatever waits besides
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """The owner's live native conversation."""
 
     native_id: str
     can: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """A Session at one position of its Timeline."""
 
     label: e.Label = e.Label.created
@@ -70,6 +68,9 @@ class State:
     def can(self, part: str) -> bool:
         """Whether the live provider has that optional part."""
         return self.conversation is not None and part in self.conversation.can
+
+
+NEW = State()
 
 
 def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR0912 - one line a kind of event
@@ -139,7 +140,7 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
             assert_never(event)
 
 
-def fold(events: Iterable[e.Event], state: State = State()) -> State:
+def fold(events: Iterable[e.Event], state: State = NEW) -> State:
     """The state after these facts."""
     return reduce(apply, events, state)
 
@@ -214,7 +215,7 @@ def _taken(state: State, ids: tuple[InputId, ...], **changes: object) -> tuple[t
         arriving=tuple(i for i in state.arriving if i.id not in ids),
         queue=_without(state.queue, ids),
         steering=_without(state.steering, ids),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
     return tuple(by_id[i] for i in ids if i in by_id), rest
 

@@ -2,8 +2,9 @@
 
 `ProviderEvent` is the half that a provider tells by itself; plug-ins import it through `amux.extensions`."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from amux.core.events import FailReason, Item, Outcome, Usage
 from amux.core.ids import Epoch, InputId, ItemId, RequestId, TurnId
@@ -21,8 +22,7 @@ class SteerAnswer(StrEnum):
 ItemSeen = Item  # what an agent is seen to say or do is written as it came
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaSeen:
+class DeltaSeen(Struct, frozen=True):
     """More text of a message, from `offset` characters on."""
 
     turn: TurnId
@@ -31,15 +31,13 @@ class DeltaSeen:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stirred:
+class Stirred(Struct, frozen=True):
     """The agent gave a sign of life that shows nothing: it is not silent (T8)."""
 
     turn: TurnId
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAsked:
+class PermissionAsked(Struct, frozen=True):
     """The agent waits for a person."""
 
     turn: TurnId
@@ -48,16 +46,14 @@ class PermissionAsked:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionWithdrawn:
+class PermissionWithdrawn(Struct, frozen=True):
     """The agent waits for that answer no more; one that was given already is not asked about again."""
 
     turn: TurnId
     request: RequestId
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """The Turn's native work is over and its last steered input handled; `unhandled` names those that were not (I6)."""
 
     turn: TurnId
@@ -68,23 +64,20 @@ class TurnEnded:
     unhandled: tuple[InputId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignTurnBegan:
+class ForeignTurnBegan(Struct, frozen=True):
     """A native turn that nobody asked for began (G7, H55)."""
 
     native_turn: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignTurnEnded:
+class ForeignTurnEnded(Struct, frozen=True):
     """It is over; the provider is free again."""
 
     native_turn: str
 
 
-@dataclass(frozen=True, slots=True)
-class Died:
+class Died(Struct, frozen=True):
     """The agent's process is gone. Nothing more comes from this conversation. `ended`: how its Turn did, where that is
     known: one that it certainly did not take has failed, and is not lost."""
 
@@ -105,8 +98,7 @@ ProviderEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A new owner has folded the Timeline; `journal` is what was said and not yet accepted, in its order."""
 
     epoch: Epoch
@@ -114,36 +106,31 @@ class Opened:
     journal: tuple[Said, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """Something was said to the Session."""
 
     said: Said
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationReady:
+class ConversationReady(Struct, frozen=True):
     """The provider opened; `can` names its optional parts."""
 
     native_id: str
     can: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFailed:
+class OpenFailed(Struct, frozen=True):
     """It did not open, and nothing was said in it."""
 
     reason: FailReason
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryGone:
+class HistoryGone(Struct, frozen=True):
     """The agent no longer has the conversation that was to be resumed; nothing was opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Steered:
+class Steered(Struct, frozen=True):
     """A steer came out, one way or the other."""
 
     turn: TurnId
@@ -151,33 +138,28 @@ class Steered:
     answer: SteerAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Struct, frozen=True):
     """The agent has summarised its context, or why not, in words for people."""
 
     control: InputId
     failed: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The stop procedure of that Turn is quiet: nothing of it can act any more."""
 
     turn: TurnId
 
 
-@dataclass(frozen=True, slots=True)
-class Rested:
+class Rested(Struct, frozen=True):
     """The owner closed the provider because nothing was left to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(Struct, frozen=True):
     """The owner is to let go between two Turns; what waits is another's to begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look at what is due."""
 
 

@@ -2,9 +2,12 @@
 
 Values only; the decisions are in `machine`."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import signals as s
@@ -26,8 +29,7 @@ class Phase(StrEnum):
     context = "context"  # the agent summarises it
 
 
-@dataclass(frozen=True, slots=True)
-class Burst:
+class Burst(Struct, frozen=True):
     """Consecutive text of one sender, until its window closes (I2). `closes` is monotonic seconds."""
 
     inputs: tuple[Input, ...]
@@ -39,8 +41,7 @@ class Burst:
         return replace(self, inputs=left) if left else None
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(Struct, frozen=True):
     """Text of one item that is being joined; `due` is monotonic seconds."""
 
     turn: TurnId
@@ -50,8 +51,7 @@ class Streaming:
     due: float
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(Struct, frozen=True):
     """What an owner knows and may forget."""
 
     engine: str
@@ -86,15 +86,13 @@ class Scratch:
         return bool(self.held or state.queue)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenConversation:
+class OpenConversation(Struct, frozen=True):
     """Start the provider, or resume `native_id`."""
 
     native_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartTurn:
+class StartTurn(Struct, frozen=True):
     """Hand these inputs out as that Turn; `note` goes before them, and before it a handoff where one is due."""
 
     turn: TurnId
@@ -103,43 +101,37 @@ class StartTurn:
     handoff: e.Fresh | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SteerTurn:
+class SteerTurn(Struct, frozen=True):
     """Put these inputs into that Turn, or into none."""
 
     turn: TurnId
     inputs: tuple[Input, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptTurn:
+class InterruptTurn(Struct, frozen=True):
     """Run the stop procedure of that Turn."""
 
     turn: TurnId
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRequest:
+class AnswerRequest(Struct, frozen=True):
     """Tell the provider what a person said, or deny for nobody."""
 
     request: RequestId
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class CompactContext:
+class CompactContext(Struct, frozen=True):
     """Let the agent summarise its context."""
 
     control: InputId
 
 
-@dataclass(frozen=True, slots=True)
-class CloseConversation:
+class CloseConversation(Struct, frozen=True):
     """End the agent so that it can be taken up again."""
 
 
-@dataclass(frozen=True, slots=True)
-class KillAgent:
+class KillAgent(Struct, frozen=True):
     """End the agent's process tree; its Turn `ended` so."""
 
     ended: s.TurnEnded
@@ -157,8 +149,7 @@ Effect = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What one batch of signals comes to. `accepts` pairs an input with its event's place in `events`, from 1."""
 
     state: State
@@ -193,4 +184,4 @@ class Draft:
         self.accepts.append((control, len(self.events)))
 
     def set(self, **changes: object) -> None:
-        self.scratch = replace(self.scratch, **changes)  # type: ignore[arg-type]
+        self.scratch = replace(self.scratch, **changes)

@@ -4,8 +4,11 @@ Judges by the times that it is given; stops nothing itself. A question that wait
 not silence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from amux.core import signals as s
 from amux.core.events import ItemStatus, ItemType
@@ -28,8 +31,7 @@ GRAIN = 0.2  # seconds to which it is known when the last word came: to know it 
 WORK = (ItemType.tool, ItemType.file)
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """What is known of the running Turn's agent. Times are monotonic seconds."""
 
     turn: TurnId

@@ -3,7 +3,9 @@
 Text that streams is a preview: the whole block replaces it, and a new message, a broken stream or the Turn's end makes what
 is left of it void. Fed with frames of the main conversation; a subagent's are its tool's own business and are passed over."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from amux.extensions import DeltaSeen, ItemId, ItemSeen, ItemStatus, ItemType, Outcome, ProviderEvent, TurnId
 from amux.providers import claude_items

@@ -3,7 +3,9 @@
 Kept by `codex_thread`, which talks; here nothing is sent and nothing waits. `Patience` says how long that one does."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from amux.extensions import DeltaSeen, InputId, ItemId, ItemSeen, ItemStatus, ItemType, Outcome, TurnId
 from amux.providers.codex_items import Totals

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import lifecycle, machine, moves, session, steering, waiting, watchdog, wishes

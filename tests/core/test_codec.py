@@ -1,11 +1,12 @@
 """What is written is read back as it was, by every release; what nobody could hold is mended, and stops nobody."""
 
+import dataclasses
 import json
 import re
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from amux.core import codec
 from amux.core import events as e
@@ -100,7 +101,7 @@ def test_a_row_of_an_older_release_is_brought_up_step_by_step(monkeypatch: pytes
 
 SAID: list[Said] = [
     WHOLE,
-    said(None, authorization=replace(WHOLE.authorization, place=None)),
+    said(None, authorization=dataclasses.replace(WHOLE.authorization, place=None)),
     Interrupt(InputId("stop_1"), A, TURN, "User A"),
     Interrupt(InputId("stop_2"), A, None),
     Manage(InputId("act_1"), A, Action.sleep, "User A"),

@@ -1,8 +1,7 @@
 """A conversation that begins anew: once, with a handoff that is given until an agent is seen to hold it (S8, A5)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import signals as s

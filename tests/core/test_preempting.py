@@ -1,8 +1,9 @@
 """The older contract: a person's message interrupts, and is the next one (I7, and I8 in its mode)."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import signals as s
@@ -137,7 +138,7 @@ def test_what_its_owner_did_not_live_to_accept_is_still_the_next_one(play: Play)
     assert play.ready()[-1] == started(T2, ONE)
 
 
-FROM_A_TERMINAL = said("user_a", "typed", authorization=replace(FIRST.authorization, place=None))
+FROM_A_TERMINAL = said("user_a", "typed", authorization=dataclasses.replace(FIRST.authorization, place=None))
 DECIDED = {
     "a person's": (said("user_b"), Preempt()),
     "with a file": (IMAGE, Preempt()),
@@ -162,7 +163,7 @@ def test_what_is_typed_beside_its_own_turn_waits_since_nothing_steers() -> None:
 
 
 def test_its_own_senders_earlier_input_goes_first() -> None:
-    earlier = said("user_a", "earlier", id="om_e", authorization=replace(FIRST.authorization, place=None))
+    earlier = said("user_a", "earlier", id="om_e", authorization=dataclasses.replace(FIRST.authorization, place=None))
     waits = State(queue=(Submission((ALERT,)), Submission((earlier,)), Submission((BY_B,))))
     state = fold([e.InputAccepted(ONE), e.InputQueued(ids(ONE), e.QueueReason.preempts)], waits)
     assert [x.inputs[0] for x in state.queue] == [ALERT, earlier, ONE, BY_B]

@@ -1,8 +1,7 @@
 """The fold: what a Session is after these facts, and how little of it stays."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, TurnId

@@ -1,8 +1,9 @@
 """What people see: one card a Turn, a receipt for what could not start one, a request; folded from the Timeline."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.ids import Epoch, InputId, ItemId, Principal, RequestId, Seq, TurnId

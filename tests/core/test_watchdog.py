@@ -1,8 +1,7 @@
 """The watchdog: what counts as silence, what does not, and that each end comes once (T8, H40)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import signals as s

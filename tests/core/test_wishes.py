@@ -1,8 +1,7 @@
 """Compact and clear: in the queue, in order, each with one outcome (I9, A6, A7, A10)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core import signals as s

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import structs
+
 from amux.core.ids import Principal, SessionId
 from amux.core.inputs import Authorization, Input
 from amux.extensions import (
@@ -138,7 +140,7 @@ class Room(Generic[C, P]):
         """What was told, with items named in the order in which they came: item0, item1."""
         names: dict[ItemId, ItemId] = {}
         return [
-            replace(e, item=names.setdefault(e.item, ItemId(f"item{len(names)}")))
+            structs.replace(e, item=names.setdefault(e.item, ItemId(f"item{len(names)}")))
             if isinstance(e, ItemSeen | DeltaSeen)
             else e
             for e in self.events

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from amux.core import events as e

@@ -1,8 +1,7 @@
 """Watchdogs on real parts: an agent that works on and says nothing, a Turn without end, a question without an answer."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from amux.core import events as e
 from amux.core.ids import TurnId

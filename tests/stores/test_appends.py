@@ -8,6 +8,7 @@ from typing import LiteralString
 
 import psycopg
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from amux.core.errors import Broken, Stale, Unavailable
@@ -132,7 +133,7 @@ async def test_poison_in_a_group_of_ten_spoils_itself_alone(side: Side) -> None:
     owners = [replace(o, fence=fence) for o, fence in zip(owners, first, strict=True) if isinstance(fence, Fence)]
     steps = [step(o.state, item("fine")) for o in owners]
     steps[3] = step(owners[3].state, FINISHED)  # a second end: the unique index refuses the whole statement
-    steps[7] = replace(steps[7], state=replace(steps[7].state, native_id="\ud800"))  # no client can send this
+    steps[7] = replace(steps[7], state=structs.replace(steps[7].state, native_id="\ud800"))  # no client can send this
     answers = await asyncio.gather(
         *(side.a.timeline.append(o.session.key, o.fence, s) for o, s in zip(owners, steps, strict=True)),
         return_exceptions=True,
