@@ -4,9 +4,9 @@
 RULES =
 
 BIN = .venv/bin
-GATES = format lint types floors size phrases rooms rules
+GATES = format lint types floors size phrases rooms states rules
 
-.PHONY: help setup check test e2e crash heart bench run lock rooms-write $(GATES)
+.PHONY: help setup check test e2e crash heart bench run lock rooms-write states-write $(GATES)
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -41,6 +41,9 @@ lock: ## resolve uv.lock anew, from the public index alone
 rooms-write: ## write docs/rooms.md anew, from what the modules say
 	@$(BIN)/python -m tests.gates.rooms --write
 
+states-write: ## draw docs/states.md anew, from what the machine does
+	@$(BIN)/python -m tests.gates.states --write
+
 format:
 	@$(BIN)/ruff format --check .
 
@@ -61,6 +64,9 @@ phrases:
 
 rooms:
 	@$(BIN)/python -m tests.gates.rooms
+
+states:
+	@$(BIN)/python -m tests.gates.states
 
 rules:
 	@$(BIN)/python -m pytest -p no:cacheprovider --snapshot-warn-unused --rules --rules-due "$(RULES)"

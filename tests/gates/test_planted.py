@@ -5,10 +5,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from tests.gates import phrases, rooms, size
+from amux.core import machine, moves
+from tests.gates import phrases, rooms, size, states
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -175,6 +177,23 @@ def test_rooms(tmp_path: Path) -> None:
     codes = [run(*command, *words, at=tmp_path)[0] for words in ([], ["--write"], [])]
     (tmp_path / "amux/core/a.py").write_text('"""Says that."""')
     assert [*codes, run(*command, at=tmp_path)[0]] == [1, 0, 0, 1]
+
+
+def test_states(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    command = (sys.executable, "-m", "tests.gates.states")
+    codes = [run(*command, *words, at=tmp_path)[0] for words in ([], ["--write"], [])]
+    drawn = (tmp_path / states.DOCUMENT).read_text()
+    (tmp_path / states.DOCUMENT).write_text(drawn.replace("running --> idle", "running --> created"))
+    assert [*codes, run(*command, at=tmp_path)[0]] == [1, 0, 0, 1]
+
+
+def test_the_states_are_those_of_the_machine() -> None:
+    uncertain = ("steering", "failed")
+    assert states.explore().input[uncertain] == {"uncertain"}
+    with patch.object(machine, "_steer_came_out", lambda *_: None), patch.object(moves, "fail_steers", lambda _: None):
+        assert uncertain not in states.explore().input
 
 
 TESTED = """

@@ -1,0 +1,269 @@
+"""docs/states.md: the states of a Session, an input, a Turn and an agent, drawn by trying out the machine.
+
+From a new Session every signal is tried in every situation that the machine can get into, and what changes is an arrow: so
+the pictures cannot differ from the code. Run from the root as `python -m tests.gates.states`; it fails when the file is
+not up to date, and `--write` writes it."""
+
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from amux.core import codec, machine
+from amux.core import events as e
+from amux.core import signals as s
+from amux.core.ids import Epoch, InputId, Principal, RequestId
+from amux.core.inputs import (
+    Action,
+    Answer,
+    ContextAction,
+    ContextWish,
+    Control,
+    Input,
+    Interrupt,
+    Manage,
+    Prefer,
+    Verdict,
+    Withdraw,
+)
+from amux.core.session import NEW, State, apply
+from amux.core.step import KillAgent, Scratch, Step
+from amux.core.watchdog import Limits
+from tests.build import said
+
+DOCUMENT = Path("docs/states.md")
+HEAD = """# States
+
+Drawn by `make states-write`, which tries every signal in every situation that `amux/core/machine.py` can get into; a gate
+keeps it true. Words are those of the [glossary](glossary.md); arrows carry the event that was written, or the signal that
+came. `crash` is a new owner after the last one died at that instant.
+"""
+WINDOW, LIMITS, LATER = 2.0, Limits(silence=60, turn=200, answer=90), 1_000.0
+BY = Principal("user_a")
+MOST_INPUTS = 3  # that wait or are under way at once: more bring no new arrow
+FRESH = Scratch("scripted", WINDOW, LIMITS)
+_numbers = count()
+Arrows = defaultdict[tuple[str, str], set[str]]
+
+
+@dataclass(frozen=True)
+class World:
+    """One situation: what the owner knows, and how far each input has come."""
+
+    state: State = NEW
+    scratch: Scratch = FRESH
+    stages: Mapping[InputId, str] = field(default_factory=dict)
+    killed: s.TurnEnded | None = None  # its death is not told yet
+
+    @property
+    def key(self) -> object:
+        """The same for situations between which the machine makes no difference but of names and counts."""
+        state, scratch = self.state, self.scratch
+        return (
+            (state.label, state.compacting is None, state.wanted, state.archiving, _of_turn(state)),
+            (bool(state.steering), bool(state.queue), state.queue and state.queue[0].wish and state.queue[0].wish.what),
+            (scratch.phase, bool(scratch.held), scratch.burst is None, scratch.ended is None, self.killed is None),
+            tuple(sorted(self.stages.values())),
+        )
+
+
+@dataclass
+class Atlas:
+    """Arrows between states, by what they carry."""
+
+    session: Arrows = field(default_factory=lambda: defaultdict(set))
+    input: Arrows = field(default_factory=lambda: defaultdict(set))
+    turn: Arrows = field(default_factory=lambda: defaultdict(set))
+    agent: Arrows = field(default_factory=lambda: defaultdict(set))
+
+
+def explore() -> Atlas:
+    """Try all there is to try, breadth first."""
+    atlas, seen = Atlas(), set[object]()
+    ahead = deque([after(atlas, World(), "crash", s.Opened(Epoch(1), "worker"))])
+    while ahead:
+        world = ahead.popleft()
+        if world.key in seen:
+            continue
+        seen.add(world.key)
+        ahead.extend(after(atlas, world, name, signal) for name, signal in possible(world))
+    return atlas
+
+
+def after(atlas: Atlas, world: World, name: str, signal: s.Signal) -> World:
+    """The situation after one signal, with its arrows drawn."""
+    scratch = FRESH if isinstance(signal, s.Opened) else world.scratch
+    now = LATER if isinstance(signal, s.Tick) else 0.0
+    step = machine.run(world.state, scratch, [signal], now=now)
+    if world.scratch.phase is not step.scratch.phase:
+        atlas.agent[world.scratch.phase, step.scratch.phase].add(name)
+    stages, state = dict(world.stages), world.state
+    if isinstance(signal, s.Heard) and isinstance(signal.said, Input):
+        stages[signal.said.id] = "journaled"
+    for event in step.events:
+        state = _fold(atlas, name, state, event)
+        _follow(atlas, stages, event)
+    over = ("cancelled", "failed") if step.state.turn else ENDS
+    left = {id: stage for id, stage in stages.items() if stage not in over}
+    return World(step.state, step.scratch, left, _killed(world, step, signal))
+
+
+def possible(world: World) -> Iterator[tuple[str, s.Signal]]:
+    """All that can reach the owner here, by name."""
+    journal = (*world.scratch.held, *(world.scratch.burst.inputs if world.scratch.burst else ()))
+    yield "crash", s.Opened(Epoch(world.state.epoch + 1), "worker", journal)
+    if world.killed:
+        yield "agent died", s.Died("killed", world.killed)
+        return
+    yield "time passes", s.Tick()
+    if world.scratch.at_rest(world.state):
+        yield "rest", s.Rested()
+    yield from _said(world)
+    yield from _provider(world)
+
+
+def _said(world: World) -> Iterator[tuple[str, s.Signal]]:
+    state, number = world.state, InputId(f"in{next(_numbers)}")
+    if len(world.stages) < MOST_INPUTS:
+        yield "input", s.Heard(said("user_a", id=number))
+        yield "input", s.Heard(said("user_b", id=number))
+    controls: list[Control] = [Manage(InputId("m"), BY, action) for action in Action]
+    if not any(waits.wish for waits in state.queue):
+        controls += [ContextWish(InputId("w"), BY, what) for what in ContextAction]
+    if state.turn:
+        controls.append(Interrupt(InputId("stop"), BY, state.turn.id))
+    controls += [Answer(InputId("a"), BY, request, Verdict.allow) for request in state.requests]
+    if world.stages:
+        one = next(iter(world.stages))
+        controls += [Withdraw(InputId("wd"), BY, (one,)), Prefer(InputId("p"), BY, one)]
+    yield from ((_named(control), s.Heard(control)) for control in controls)
+
+
+def _provider(world: World) -> Iterator[tuple[str, s.Signal]]:
+    state, turn = world.state, world.state.turn
+    yield "agent opened", s.ConversationReady("native", ("steering", "compaction"))
+    yield "agent opened", s.ConversationReady("native")
+    yield "no agent opened", s.OpenFailed(e.FailReason.open_failed, "no")
+    yield "history gone", s.HistoryGone()
+    yield "agent died", s.Died("gone")
+    if state.compacting:
+        yield "agent compacted", s.Compacted(state.compacting)
+        yield "agent compacted", s.Compacted(state.compacting, "no luck")
+    for steer in state.steering:
+        for answer in s.SteerAnswer:
+            yield f"steer {answer}", s.Steered(steer.turn, tuple(i.id for i in steer.inputs), answer)
+    if turn:
+        yield "agent asks", s.PermissionAsked(turn.id, RequestId("r"), "may I?")
+        for outcome in (e.Outcome.completed, e.Outcome.failed, e.Outcome.interrupted):
+            yield "agent ended it", s.TurnEnded(turn.id, outcome)
+        unhandled = tuple(id for id, stage in world.stages.items() if stage == "steered")
+        yield "agent ended it", s.TurnEnded(turn.id, e.Outcome.interrupted, unhandled=unhandled)
+    if state.last_turn:
+        yield "agent is quiet", s.Stopped(state.last_turn)
+
+
+def _named(control: Control) -> str:
+    match control:
+        case Manage():
+            return control.action.value
+        case ContextWish():
+            return control.what.value
+        case _:
+            return type(control).__name__.lower()
+
+
+def _fold(atlas: Atlas, name: str, state: State, event: e.Event) -> State:
+    """The state after one event, with the arrows of Session and Turn."""
+    new, word = apply(state, event), codec.KIND_OF[type(event)][0]
+    if new.label is not state.label:
+        atlas.session[state.label, new.label].add(word)
+    before = _of_turn(state)
+    match event:
+        case e.TurnStarted():
+            atlas.turn["[*]", "running"].add(word)
+        case e.TurnFinished():
+            atlas.turn[before, event.outcome].add(f"{name}: {event.reason}" if event.reason else name)
+        case _ if _of_turn(new) != before:
+            atlas.turn[before, _of_turn(new)].add(word)
+    return new
+
+
+def _of_turn(state: State) -> str:
+    if state.turn is None:
+        return "none"
+    if state.turn.interrupting:
+        return "interrupting"
+    return "asking" if state.requests else "running"
+
+
+STAGES: Mapping[type[e.Event], str] = {
+    e.InputQueued: "queued",
+    e.SteerRequested: "steering",
+    e.InputSteered: "steered",
+    e.InputCancelled: "cancelled",
+    e.SubmissionFailed: "failed",
+    e.TurnStarted: "dispatched",
+}
+ENDS = ("steered", "cancelled", "failed", "dispatched")
+
+
+def _follow(atlas: Atlas, stages: dict[InputId, str], event: e.Event) -> None:
+    """How far the inputs come that this event names."""
+    if isinstance(event, e.InputAccepted):
+        _go(atlas, stages, event.input.id, "accepted", "input_accepted")
+    elif stage := STAGES.get(type(event)):
+        for id in event.inputs:  # type: ignore[union-attr]
+            _go(atlas, stages, id, stage, str(getattr(event, "reason", "")))
+
+
+def _go(atlas: Atlas, stages: dict[InputId, str], id: InputId, stage: str, why: str) -> None:
+    atlas.input[stages[id], stage].add(why)
+    stages[id] = stage
+
+
+def _killed(world: World, step: Step, signal: s.Signal) -> s.TurnEnded | None:
+    if isinstance(signal, s.Opened | s.Died):
+        return None
+    ended = [effect.ended for effect in step.effects if isinstance(effect, KillAgent)]
+    return ended[0] if ended else world.killed
+
+
+def draw(title: str, about: str, arrows: Arrows, ends: tuple[str, ...] = ()) -> str:
+    """One section with its picture."""
+    lines = [
+        f"  {source} --> {target}" + (f": {', '.join(sorted(why - {''}))}" if why - {""} else "")
+        for (source, target), why in sorted(arrows.items())
+    ]
+    lines += [f"  {end} --> [*]" for end in ends]
+    return "\n".join([f"## {title}", about, "", "```mermaid", "stateDiagram-v2", *lines, "```", ""])
+
+
+def render() -> str:
+    """The document."""
+    atlas = explore()
+    return "\n".join(
+        [
+            HEAD,
+            draw("A Session (S10)", "Its label, a fold of the Timeline.", atlas.session, ("archived",)),
+            draw("An input (I3, I4, I5, I6)", "Each ends as exactly one of four.", atlas.input, ENDS),
+            draw("A Turn (T1, T3)", "It ends exactly once.", atlas.turn, tuple(e.Outcome)),
+            draw("An agent", "The owner's Phase: only `idle` dispatches.", atlas.agent),
+        ]
+    )
+
+
+def main(words: list[str]) -> int:
+    wanted = render()
+    if "--write" in words:
+        DOCUMENT.write_text(wanted, encoding="utf-8")
+    if not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != wanted:
+        print(f"{DOCUMENT} is not what the machine does: make states-write")
+        return 1
+    print(f"{DOCUMENT} shows the {wanted.count('-->')} arrows of the machine")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
