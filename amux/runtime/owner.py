@@ -17,7 +17,7 @@ from amux.core.context import HANDOFF_EVENTS
 from amux.core.errors import Stale, Unavailable
 from amux.core.events import ConversationOpening, Event, InputAccepted, Label, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, Seq, SessionKey, SessionRef
-from amux.core.inputs import Input, Said
+from amux.core.inputs import Input, Said, Withdraw
 from amux.core.launch import Installed, Profile, Record, Unlaunchable, resolve
 from amux.core.session import State
 from amux.core.steering import Busy
@@ -243,10 +243,11 @@ class Owner:
         return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)
 
     async def _said(self) -> tuple[Said, ...]:
-        """New entries of the stream; and the journal, when posts may have been lost: after an outage, or when the bell
-        rings and nothing lies there, since whoever journaled may have died before it posted. Never one input twice."""
+        """New entries of the stream; and the journal, when posts may have been lost: after an outage, when the bell rings
+        and nothing lies there, or when somebody takes back what was not heard of, since whoever journaled may have died
+        before it posted. Never one input twice."""
         posted = await self._posted()
-        if not (self._look or (not posted and self._may_look())):
+        if not (self._look or self._overtaken(posted) or (not posted and self._may_look())):
             return self._fresh(posted)
         self._look, self._looked = False, self.rt.clock.monotonic()
         return self._fresh([*await self.rt.inputs.unaccepted(self.session), *posted])
@@ -266,6 +267,11 @@ class Owner:
             open_ = {one.id for one in await self.rt.inputs.unaccepted(self.session)}
             said += [one for one in late if one.id in open_]
         return said
+
+    def _overtaken(self, posted: list[Said]) -> bool:
+        """Whether one of them takes back what this tenure has not heard of: its message may lie in the journal (H43)."""
+        known = self._heard | {one.id for one in posted}
+        return any(not known.issuperset(one.inputs) for one in posted if isinstance(one, Withdraw))
 
     def _may_look(self) -> bool:
         """A bell may ring for what was read already, so an empty stream is worth a look now and then only."""

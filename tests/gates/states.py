@@ -1,14 +1,13 @@
 """docs/states.md: the states of a Session, an input, a Turn and an agent, drawn by trying out the machine.
 
-From a new Session every signal is tried in every situation that the machine can get into, and what changes is an arrow: so
-the pictures cannot differ from the code. Run from the root as `python -m tests.gates.states`; it fails when the file is
-not up to date, and `--write` writes it."""
+Beginning with a new Session, whatever `possible` lists is tried in every situation that comes of it, and what changes is an
+arrow: so the pictures cannot differ from the code. Run from the root as `python -m tests.gates.states`; it fails when the
+file is not up to date, and `--write` writes it."""
 
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 from amux.core import codec, machine
@@ -24,52 +23,68 @@ from amux.core.inputs import (
     Input,
     Interrupt,
     Manage,
+    Origin,
     Prefer,
     Verdict,
     Withdraw,
 )
 from amux.core.session import NEW, State, apply
+from amux.core.steering import STEERING, Busy
 from amux.core.step import KillAgent, Scratch, Step
 from amux.core.watchdog import Limits
-from tests.build import said
+from tests.build import ELSEWHERE, rights, said
 
 DOCUMENT = Path("docs/states.md")
 HEAD = """# States
 
-Drawn by `make states-write`, which tries every signal in every situation that `amux/core/machine.py` can get into; a gate
-keeps it true. Words are those of the [glossary](glossary.md); arrows carry the event that was written, or the signal that
-came. `crash` is a new owner after the last one died at that instant.
+Drawn by `make states-write`, which begins with a new Session and tries what can be said, what an agent can do, crashes and
+time in every situation that comes of it in `amux/core/machine.py`; a gate keeps it true. Only a full queue, which refuses
+by name, is left out. Words are those of the [glossary](glossary.md). `crash` is a new owner after the last one died there.
 """
-WINDOW, LIMITS, LATER = 2.0, Limits(silence=60, turn=200, answer=90), 1_000.0
+WINDOW, LIMITS = 2.0, Limits(silence=60, turn=200, answer=90)
+LATER = (70.0, 100.0, 1_000.0)  # seconds: silence, a question, a Turn
 BY = Principal("user_a")
-MOST_INPUTS = 3  # that wait or are under way at once: more bring no new arrow
-FRESH = Scratch("scripted", WINDOW, LIMITS)
-_numbers = count()
+MOST_INPUTS = 2  # that wait or are under way at once: more bring no new arrow
+FRESH = {busy: Scratch("scripted", WINDOW, LIMITS, busy) for busy in Busy}
 Arrows = defaultdict[tuple[str, str], set[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class World:
     """One situation: what the owner knows, and how far each input has come."""
 
     state: State = NEW
-    scratch: Scratch = FRESH
+    scratch: Scratch = FRESH[Busy.steer]
     stages: Mapping[InputId, str] = field(default_factory=dict)
     killed: s.TurnEnded | None = None  # its death is not told yet
+    now: float = 0.0
+    inputs: int = 0  # that were ever said
 
     @property
     def key(self) -> object:
         """The same for situations between which the machine makes no difference but of names and counts."""
         state, scratch = self.state, self.scratch
         return (
-            (state.label, state.compacting is None, state.wanted, state.archiving, _of_turn(state)),
+            (
+                state.label,
+                state.compacting is None,
+                state.wanted,
+                state.archiving,
+                _of_turn(state),
+                state.can(STEERING),
+            ),
             (bool(state.steering), bool(state.queue), state.queue and state.queue[0].wish and state.queue[0].wish.what),
-            (scratch.phase, bool(scratch.held), scratch.burst is None, scratch.ended is None, self.killed is None),
-            tuple(sorted(self.stages.values())),
+            (scratch.phase, bool(scratch.held), _whose(scratch), scratch.ended is None, scratch.busy),
+            (self.killed and self.killed.reason, *sorted(self.stages.values())),
         )
 
 
-@dataclass
+def _whose(scratch: Scratch) -> object:
+    first = scratch.burst.inputs[0] if scratch.burst else None
+    return first and (first.sender, first.authorization.place)
+
+
+@dataclass(slots=True)
 class Atlas:
     """Arrows between states, by what they carry."""
 
@@ -82,42 +97,51 @@ class Atlas:
 def explore() -> Atlas:
     """Try all there is to try, breadth first."""
     atlas, seen = Atlas(), set[object]()
-    ahead = deque([after(atlas, World(), "crash", s.Opened(Epoch(1), "worker"))])
+    ahead = deque(_births(atlas))
     while ahead:
         world = ahead.popleft()
         if world.key in seen:
             continue
         seen.add(world.key)
-        ahead.extend(after(atlas, world, name, signal) for name, signal in possible(world))
+        for name, signal in possible(world):
+            ahead.append(after(atlas, world, name, signal))
+        ahead.extend(after(atlas, world, "time passes", s.Tick(), seconds) for seconds in LATER)
     return atlas
 
 
-def after(atlas: Atlas, world: World, name: str, signal: s.Signal) -> World:
+def _births(atlas: Atlas) -> Iterator[World]:
+    """Begun by a message, and by a word that is none."""
+    first = said("user_a", id="om_first")
+    for busy in Busy:
+        for journal in ((first,), ()):
+            stages = {one.id: "journaled" for one in journal}
+            opened = s.Opened(Epoch(1), "worker", journal)
+            yield after(atlas, World(scratch=FRESH[busy], stages=stages), "first owner", opened)
+
+
+def after(atlas: Atlas, world: World, name: str, signal: s.Signal, seconds: float = 0.0) -> World:
     """The situation after one signal, with its arrows drawn."""
-    scratch = FRESH if isinstance(signal, s.Opened) else world.scratch
-    now = LATER if isinstance(signal, s.Tick) else 0.0
+    scratch = FRESH[world.scratch.busy] if isinstance(signal, s.Opened) else world.scratch
+    now = world.now + seconds
     step = machine.run(world.state, scratch, [signal], now=now)
     if world.scratch.phase is not step.scratch.phase:
         atlas.agent[world.scratch.phase, step.scratch.phase].add(name)
-    stages, state = dict(world.stages), world.state
+    stages, state, inputs = dict(world.stages), world.state, world.inputs
     if isinstance(signal, s.Heard) and isinstance(signal.said, Input):
         stages[signal.said.id] = "journaled"
+        inputs += 1
     for event in step.events:
         state = _fold(atlas, name, state, event)
         _follow(atlas, stages, event)
     over = ("cancelled", "failed") if step.state.turn else ENDS
     left = {id: stage for id, stage in stages.items() if stage not in over}
-    return World(step.state, step.scratch, left, _killed(world, step, signal))
+    return World(step.state, step.scratch, left, _killed(world, step, signal), now, inputs)
 
 
 def possible(world: World) -> Iterator[tuple[str, s.Signal]]:
-    """All that can reach the owner here, by name."""
+    """All that can reach the owner here, by name; time passes besides."""
     journal = (*world.scratch.held, *(world.scratch.burst.inputs if world.scratch.burst else ()))
     yield "crash", s.Opened(Epoch(world.state.epoch + 1), "worker", journal)
-    if world.killed:
-        yield "agent died", s.Died("killed", world.killed)
-        return
-    yield "time passes", s.Tick()
     if world.scratch.at_rest(world.state):
         yield "rest", s.Rested()
     yield from _said(world)
@@ -125,10 +149,9 @@ def possible(world: World) -> Iterator[tuple[str, s.Signal]]:
 
 
 def _said(world: World) -> Iterator[tuple[str, s.Signal]]:
-    state, number = world.state, InputId(f"in{next(_numbers)}")
+    state, id = world.state, f"om_{world.inputs:03}"
     if len(world.stages) < MOST_INPUTS:
-        yield "input", s.Heard(said("user_a", id=number))
-        yield "input", s.Heard(said("user_b", id=number))
+        yield from (("input", s.Heard(one)) for one in _inputs(id))
     controls: list[Control] = [Manage(InputId("m"), BY, action) for action in Action]
     if not any(waits.wish for waits in state.queue):
         controls += [ContextWish(InputId("w"), BY, what) for what in ContextAction]
@@ -141,13 +164,26 @@ def _said(world: World) -> Iterator[tuple[str, s.Signal]]:
     yield from ((_named(control), s.Heard(control)) for control in controls)
 
 
+def _inputs(id: str) -> Iterator[Input]:
+    """One of each kind between which `steering` makes a difference."""
+    yield said("user_a", id=id)
+    yield said("user_b", id=id)
+    yield said(None, id=id)
+    yield said("user_a", id=id, material=["image"])
+    yield said("user_a", id=id, origin=Origin.group_watch)
+    yield from (said("user_a", id=id, authorization=rights("user_a", place=place)) for place in (ELSEWHERE, None))
+
+
 def _provider(world: World) -> Iterator[tuple[str, s.Signal]]:
     state, turn = world.state, world.state.turn
     yield "agent opened", s.ConversationReady("native", ("steering", "compaction"))
     yield "agent opened", s.ConversationReady("native")
-    yield "no agent opened", s.OpenFailed(e.FailReason.open_failed, "no")
+    for reason in (e.FailReason.open_failed, e.FailReason.engine_unavailable):
+        yield "no agent opened", s.OpenFailed(reason, "no")
     yield "history gone", s.HistoryGone()
-    yield "agent died", s.Died("gone")
+    yield "agent died", s.Died("gone", world.killed)
+    yield "foreign turn", s.ForeignTurnBegan("native", "woken")
+    yield "foreign turn ended", s.ForeignTurnEnded("native")
     if state.compacting:
         yield "agent compacted", s.Compacted(state.compacting)
         yield "agent compacted", s.Compacted(state.compacting, "no luck")
@@ -184,7 +220,7 @@ def _fold(atlas: Atlas, name: str, state: State, event: e.Event) -> State:
         case e.TurnStarted():
             atlas.turn["[*]", "running"].add(word)
         case e.TurnFinished():
-            atlas.turn[before, event.outcome].add(f"{name}: {event.reason}" if event.reason else name)
+            atlas.turn[before, event.outcome].add(f"{name} ({event.reason})" if event.reason else name)
         case _ if _of_turn(new) != before:
             atlas.turn[before, _of_turn(new)].add(word)
     return new
@@ -214,8 +250,9 @@ def _follow(atlas: Atlas, stages: dict[InputId, str], event: e.Event) -> None:
     if isinstance(event, e.InputAccepted):
         _go(atlas, stages, event.input.id, "accepted", "input_accepted")
     elif stage := STAGES.get(type(event)):
+        word, reason = codec.KIND_OF[type(event)][0], getattr(event, "reason", None)
         for id in event.inputs:  # type: ignore[union-attr]
-            _go(atlas, stages, id, stage, str(getattr(event, "reason", "")))
+            _go(atlas, stages, id, stage, str(reason or word))
 
 
 def _go(atlas: Atlas, stages: dict[InputId, str], id: InputId, stage: str, why: str) -> None:
@@ -230,13 +267,17 @@ def _killed(world: World, step: Step, signal: s.Signal) -> s.TurnEnded | None:
     return ended[0] if ended else world.killed
 
 
-def draw(title: str, about: str, arrows: Arrows, ends: tuple[str, ...] = ()) -> str:
-    """One section with its picture."""
-    lines = [
-        f"  {source} --> {target}" + (f": {', '.join(sorted(why - {''}))}" if why - {""} else "")
-        for (source, target), why in sorted(arrows.items())
-    ]
-    lines += [f"  {end} --> [*]" for end in ends]
+INPUT = """It ends as one of four; one that was steered into a Turn that is interrupted before the agent came to it is
+cancelled after all. With the event, or the reason in it."""
+AGENT = """The owner's Phase, before and after one step, with what reached the owner. Only `idle` dispatches: a step may pass it."""
+
+
+def draw(title: str, about: str, arrows: Arrows) -> str:
+    """One section with its picture. What nothing leads to is a beginning, what leads nowhere an end."""
+    sources, targets = {source for source, _ in arrows}, {target for _, target in arrows}
+    lines = [f"  [*] --> {first}" for first in sorted(sources - targets - {"[*]"})]
+    lines += [f"  {source} --> {target}: {', '.join(sorted(why))}" for (source, target), why in sorted(arrows.items())]
+    lines += [f"  {last} --> [*]" for last in sorted(targets - sources)]
     return "\n".join([f"## {title}", about, "", "```mermaid", "stateDiagram-v2", *lines, "```", ""])
 
 
@@ -246,10 +287,10 @@ def render() -> str:
     return "\n".join(
         [
             HEAD,
-            draw("A Session (S10)", "Its label, a fold of the Timeline.", atlas.session, ("archived",)),
-            draw("An input (I3, I4, I5, I6)", "Each ends as exactly one of four.", atlas.input, ENDS),
-            draw("A Turn (T1, T3)", "It ends exactly once.", atlas.turn, tuple(e.Outcome)),
-            draw("An agent", "The owner's Phase: only `idle` dispatches.", atlas.agent),
+            draw("A Session (S10)", "Its label, a fold of the Timeline; with the event.", atlas.session),
+            draw("An input (I3, I4, I5, I6)", INPUT, atlas.input),
+            draw("A Turn (T1, T3)", "It ends exactly once; with what reached the owner, and the reason.", atlas.turn),
+            draw("An agent", AGENT, atlas.agent),
         ]
     )
 

@@ -1,12 +1,13 @@
-"""H66: a post that stood still reaches an owner that never heard of its input, which another tenure has run already."""
+"""H66, H43: a post that stood still reaches an owner that never heard of its input, which another tenure has run already, or
+which its sender has taken back."""
 
 import asyncio
 
 import pytest
 
-from amux.core.events import InputAccepted, Outcome, TurnFinished, TurnStarted
-from amux.core.ids import SessionKey
-from amux.core.inputs import Input
+from amux.core.events import CancelReason, InputAccepted, InputCancelled, Outcome, TurnFinished, TurnStarted
+from amux.core.ids import InputId, Principal, SessionKey
+from amux.core.inputs import Input, Withdraw
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import PATIENCE
 from tests.build import said
@@ -89,3 +90,24 @@ async def test_a_post_that_comes_late_and_was_never_run_is_heard(house: House) -
     await run(house, session, 2)
     assert started(house, session) == [(NEXT.id,), (OLD.id,)]
     assert ends(house, session) == [Outcome.completed] * 2
+
+
+@pytest.mark.rule("I2", "D2")
+async def test_a_recall_that_overtakes_its_message_still_takes_it_back(house: House) -> None:
+    """Its message is journaled and its post stands still; the recall is posted by another ingress."""
+    session, by = house.world.session(), Principal("user_a")
+    await house.say(session, NEXT)
+    house.drive()
+    await until(lambda: house.agent.opened and house.agent.opened[0].prompts)
+    ingress, posting = stand_still(house, session, OLD)
+    await until(lambda: OLD.id in house.world.journal)
+    await house.say(session, Withdraw(InputId("om_recall"), by, (OLD.id,)))
+    cancelled = InputCancelled((OLD.id,), CancelReason.withdrawn, by)
+    await until(lambda: cancelled in house.events(session))
+    ingress.thaw()
+    await until(posting.done)
+    house.agent.opened[0].finish()
+    await until(lambda: len(ends(house, session)) == 1)
+    await rested(house, session)
+    assert started(house, session) == [(NEXT.id,)]
+    assert [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)] == [NEXT.id, OLD.id]
