@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from amux.core import codec, machine
@@ -281,6 +282,7 @@ def draw(title: str, about: str, arrows: Arrows) -> str:
     return "\n".join([f"## {title}", about, "", "```mermaid", "stateDiagram-v2", *lines, "```", ""])
 
 
+@cache
 def render() -> str:
     """The document."""
     atlas = explore()
