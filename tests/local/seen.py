@@ -13,13 +13,24 @@ from typing import NamedTuple
 from amux.local.home import SOCKETS, Run, running, socket_path
 
 ROOT = Path(__file__).parent.parent.parent
-DEADLINE_SECONDS = 60  # a limit and no figure: beside other work Postgres has taken 20 to stop
+DEADLINE_SECONDS = 20
 
 
 def inhabitants(home: Path) -> set[int]:
     """The living processes, but us, that have a file of `home` open: whatever a service forks keeps its log and lock."""
     others = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} - {os.getpid()}
     return {pid for pid in others if any(path.is_relative_to(home) for path in _open_files(Path(f"/proc/{pid}/fd")))}
+
+
+def newcomers(home: Path, before: set[int]) -> set[int]:
+    """Those that came since, but for what the servers that were there have forked meanwhile: a backend, an autovacuum."""
+    return {pid for pid in inhabitants(home) - before if _parent(pid) not in before}
+
+
+def _parent(pid: int) -> int | None:
+    with suppress(OSError):  # ended meanwhile
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    return None
 
 
 def _open_files(descriptors: Path) -> Iterator[Path]:
@@ -58,7 +69,7 @@ def host(home: Path, python: Program = THIS_PYTHON) -> Iterator[subprocess.Popen
             yield process
         finally:
             process.kill()
-            until(lambda: inhabitants(home) <= before)
+            until(lambda: not newcomers(home, before))
             if not before:  # a killed supervisor leaves its sockets to the next one
                 for sockets in SOCKETS.glob(socket_path(home).name.replace(f"-{os.getuid()}-", "-*-")):
                     shutil.rmtree(sockets)

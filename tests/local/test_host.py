@@ -12,7 +12,7 @@ import pytest
 
 from amux.local.home import socket_path
 from amux.local.warden import PATIENCE_SECONDS
-from tests.local.seen import THIS_PYTHON, Program, host, inhabitants, ran, ready, until
+from tests.local.seen import THIS_PYTHON, Program, host, inhabitants, newcomers, ran, ready, until
 
 pytestmark = [pytest.mark.real, pytest.mark.crash]
 
@@ -71,6 +71,18 @@ def test_the_second_is_told_and_the_first_goes_on(kept_home: Path) -> None:
         )
         assert refusal(kept_home) == said
         assert committed(kept_home)
+
+
+def test_what_the_first_forks_meanwhile_is_not_taken_for_the_seconds(kept_home: Path) -> None:
+    with host(kept_home) as first:
+        ready(first)
+        before = inhabitants(kept_home)
+        with psycopg.connect(ran(kept_home).urls["postgres"]) as connection:
+            backend = connection.info.backend_pid
+            assert (backend in inhabitants(kept_home) - before, newcomers(kept_home, before)) == (True, set())
+            with subprocess.Popen(["tail", "-f", kept_home / "logs" / "postgres.log"], stdout=subprocess.PIPE) as other:
+                until(lambda: newcomers(kept_home, before) == {other.pid})
+                other.kill()
 
 
 def test_an_ordinary_user_runs_it(open_home: Path, as_nobody: Program) -> None:
