@@ -270,8 +270,8 @@ class Owner:
 
     def _overtaken(self, posted: list[Said]) -> bool:
         """Whether one of them takes back what this tenure has not heard of: its message may lie in the journal (H43)."""
-        known = self._heard | {one.id for one in posted}
-        return any(not known.issuperset(one.inputs) for one in posted if isinstance(one, Withdraw))
+        taken_back = {id for one in posted if isinstance(one, Withdraw) for id in one.inputs}
+        return bool(taken_back - self._heard - {one.id for one in posted})
 
     def _may_look(self) -> bool:
         """A bell may ring for what was read already, so an empty stream is worth a look now and then only."""

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.gates.kept import keep
+
 ROOMS = ("amux", "workers", "ops")
 DOCUMENT = Path("docs/rooms.md")
 HEAD = """# Rooms
@@ -41,13 +43,8 @@ def first_sentence(paragraph: str) -> str:
 
 def main(words: list[str]) -> int:
     wanted = render(Path.cwd())
-    if "--write" in words:
-        DOCUMENT.write_text(wanted, encoding="utf-8")
-    if not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != wanted:
-        print(f"{DOCUMENT} is not what the modules say: make rooms-write")
-        return 1
-    print(f"{DOCUMENT} says what the {wanted.count('- `')} modules say")
-    return 0
+    shows = f"says what the {wanted.count('- `')} modules say"
+    return keep(DOCUMENT, wanted, words, otherwise="is not what the modules say: make rooms-write", shows=shows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from amux.core import codec, machine
 from amux.core import events as e
 from amux.core import signals as s
-from amux.core.ids import Epoch, InputId, Principal, RequestId
+from amux.core.ids import Epoch, InputId, Principal, RequestId, TurnId
 from amux.core.inputs import (
     Action,
     Answer,
@@ -34,13 +34,15 @@ from amux.core.steering import STEERING, Busy
 from amux.core.step import KillAgent, Scratch, Step
 from amux.core.watchdog import Limits
 from tests.build import ELSEWHERE, rights, said
+from tests.gates.kept import keep
 
 DOCUMENT = Path("docs/states.md")
 HEAD = """# States
 
 Drawn by `make states-write`, which begins with a new Session and tries what can be said, what an agent can do, crashes and
-time in every situation that comes of it in `amux/core/machine.py`; a gate keeps it true. Only a full queue, which refuses
-by name, is left out. Words are those of the [glossary](glossary.md). `crash` is a new owner after the last one died there.
+time in every situation that comes of it in `amux/core/machine.py`; a gate keeps it true. Left out are a full queue, which
+refuses by name, what an agent says, and an owner that leaves. Words are those of the [glossary](glossary.md). `crash` is a
+new owner after the last one died there.
 """
 WINDOW, LIMITS = 2.0, Limits(silence=60, turn=200, answer=90)
 LATER = (70.0, 100.0, 1_000.0)  # seconds: silence, a question, a Turn
@@ -183,6 +185,8 @@ def _provider(world: World) -> Iterator[tuple[str, s.Signal]]:
         yield "no agent opened", s.OpenFailed(reason, "no")
     yield "history gone", s.HistoryGone()
     yield "agent died", s.Died("gone", world.killed)
+    if turn:
+        yield "agent died", s.Died("gone", s.TurnEnded(turn.id, e.Outcome.failed, "unavailable"))
     yield "foreign turn", s.ForeignTurnBegan("native", "woken")
     yield "foreign turn ended", s.ForeignTurnEnded("native")
     if state.compacting:
@@ -191,6 +195,8 @@ def _provider(world: World) -> Iterator[tuple[str, s.Signal]]:
     for steer in state.steering:
         for answer in s.SteerAnswer:
             yield f"steer {answer}", s.Steered(steer.turn, tuple(i.id for i in steer.inputs), answer)
+    for request in state.requests:
+        yield "agent asks no more", s.PermissionWithdrawn(turn.id if turn else TurnId(0), request)
     if turn:
         yield "agent asks", s.PermissionAsked(turn.id, RequestId("r"), "may I?")
         for outcome in (e.Outcome.completed, e.Outcome.failed, e.Outcome.interrupted):
@@ -299,13 +305,8 @@ def render() -> str:
 
 def main(words: list[str]) -> int:
     wanted = render()
-    if "--write" in words:
-        DOCUMENT.write_text(wanted, encoding="utf-8")
-    if not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != wanted:
-        print(f"{DOCUMENT} is not what the machine does: make states-write")
-        return 1
-    print(f"{DOCUMENT} shows the {wanted.count('-->')} arrows of the machine")
-    return 0
+    shows = f"shows the {wanted.count('-->')} arrows of the machine"
+    return keep(DOCUMENT, wanted, words, otherwise="is not what the machine does: make states-write", shows=shows)
 
 
 if __name__ == "__main__":
