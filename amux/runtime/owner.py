@@ -231,13 +231,13 @@ class Owner:
     async def _signals(self) -> list[s.Signal]:
         """All that is ready; a Tick when time alone has passed."""
         signals, rang = await self._mailbox.take(self._patience())
-        if rang:
+        if rang or (self._look and self._may_look()):
             signals += [s.Heard(said) for said in await self._said()]
         return signals or [s.Tick()]
 
     def _patience(self) -> float:
         now = self.rt.clock.monotonic()
-        waits = [self.scratch.due(self.state)]
+        waits = [self.scratch.due(self.state), self._looked + LOOK_SECONDS if self._look else None]
         if self.idle_since is not None:
             waits.append(max(self.idle_since + self.rt.pace.linger, self._stays))
         return max(0.0, min((w for w in waits if w is not None), default=now + self.rt.pace.lease) - now)
@@ -249,8 +249,18 @@ class Owner:
         posted = await self._posted()
         if not (self._look or self._overtaken(posted) or (not posted and self._may_look())):
             return self._fresh(posted)
-        self._look, self._looked = False, self.rt.clock.monotonic()
-        return self._fresh([*await self.rt.inputs.unaccepted(self.session), *posted])
+        journal = await self._journal()
+        # what was posted is in the journal too, and is heard in its order when that can be read
+        return () if journal is None else self._fresh([*journal, *posted])
+
+    async def _journal(self) -> Sequence[Said] | None:
+        """What lies there; None while Postgres is away, which must not cost the running Turn: it is looked at again."""
+        try:
+            lies = await self.rt.inputs.unaccepted(self.session)
+        except Unavailable:
+            lies = None
+        self._look, self._looked = lies is None, self.rt.clock.monotonic()
+        return lies
 
     async def _posted(self) -> list[Said]:
         said: list[Said] = []
@@ -264,7 +274,7 @@ class Owner:
                 await self.rt.inbox.trim(self.session, self.cursor)
                 self._unread = 0
         if late:  # an earlier owner may have run it from the journal: accepting it again would cost the running Turn
-            open_ = {one.id for one in await self.rt.inputs.unaccepted(self.session)}
+            open_ = {one.id for one in await self._journal() or ()}
             said += [one for one in late if one.id in open_]
         return said
 

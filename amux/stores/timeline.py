@@ -24,6 +24,7 @@ from amux.stores.inputs import UNACCEPTED, said_of
 from amux.stores.postgres import SEPARATOR, Postgres, numbers, texts
 from amux.stores.sessions import COLUMNS, session_of
 
+PATIENCE = 60.0  # seconds for which an append waits for Postgres; its Turn goes on meanwhile, under its Lease in Redis
 CHUNK = 500  # events of one statement of a read
 CODE = "0.1"  # this release, as `schema.oldest_code` counts
 
@@ -101,7 +102,7 @@ class Page:
 class PostgresTimeline:
     """The append-only record."""
 
-    def __init__(self, postgres: Postgres, publish: Publish, *, patience: float = 10.0) -> None:
+    def __init__(self, postgres: Postgres, publish: Publish, *, patience: float = PATIENCE) -> None:
         self._postgres = postgres
         self._appender = Appender(postgres, publish, patience=patience)
         self._openings = Batch(self._open)

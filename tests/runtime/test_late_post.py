@@ -8,11 +8,12 @@ import pytest
 from amux.core.events import CancelReason, InputAccepted, InputCancelled, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, Principal, SessionKey
 from amux.core.inputs import Input, Withdraw
+from amux.runtime.owner import LOOK_SECONDS
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import PATIENCE
 from tests.build import said
 from tests.fakes import Worker
-from tests.runtime.house import House, until
+from tests.runtime.house import WINDOW, House, until
 
 OLD = said("user_a", id="om_old", at=-10_000)  # milliseconds before the clock says 0
 NEXT = said("user_b", id="om_next")
@@ -73,6 +74,32 @@ async def test_a_post_after_another_tenure_ran_the_input_costs_no_turn(house: Ho
     assert ends(house, session) == [Outcome.completed] * 2
     assert started(house, session) == [(OLD.id,), (NEXT.id,)]
     assert [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)] == [OLD.id, NEXT.id]
+
+
+@pytest.mark.rule("D2", "T1", "T3")
+async def test_a_journal_that_cannot_be_read_costs_no_turn(house: House) -> None:
+    """Postgres is away for longer than a look in the journal waits: the Turn goes on, and the post is heard after it."""
+    session = house.world.session()
+    await house.say(session, NEXT)
+    house.drive()
+    await until(lambda: sum(len(agent.prompts) for agent in house.agent.opened) == 1)
+    ingress, posting = stand_still(house, session, OLD)
+    await until(lambda: OLD.id in house.world.journal)
+    house.world.postgres_away = True
+    ingress.thaw()
+    await until(posting.done)
+    cursor = house.world.streams[session][-1].entry
+    await until(lambda: house.owner(session).cursor == cursor)
+    house.world.postgres_away = False
+    house.world.clock.advance(LOOK_SECONDS)
+    await until(lambda: house.owner(session).scratch.burst)
+    house.world.clock.advance(WINDOW)
+    await until(lambda: OLD.id in [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)])
+    house.agent.opened[-1].finish()
+    await until(lambda: len(ends(house, session)) == 1)
+    await run(house, session, 2)
+    assert ends(house, session) == [Outcome.completed] * 2
+    assert started(house, session) == [(NEXT.id,), (OLD.id,)]
 
 
 @pytest.mark.rule("D2", "T1")
