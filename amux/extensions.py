@@ -38,7 +38,7 @@ class Opening:
     `home` is the Session's own folder (the agent's HOME, temp and state live below it). `native_id` is the handle to
     resume, None for a new conversation. `deadline` is when the Guard kills unless it is moved on, in seconds of
     CLOCK_BOOTTIME. `guarded` is told how to move it on as soon as there is a Guard, before the agent is greeted: an
-    agent may need longer to open than a Lease lasts."""
+    agent may need longer to open than a Lease lasts. `wanted` is called when another Session waits for the workspace."""
 
     session: SessionRef
     launch: LaunchSnapshot
@@ -46,6 +46,7 @@ class Opening:
     deadline: float
     native_id: str | None = None
     guarded: Callable[[Extend], None] = lambda _extend: None
+    wanted: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,15 @@ class Nudges(Protocol):
         reader then looks for itself."""
 
 
+class Workspaces(Protocol):
+    """The folders of a target in which agents work."""
+
+    async def ready(self, session: SessionRef, launch: LaunchSnapshot) -> str:
+        """The folder in which that Session's agent works: checked, and made where it is the Session's own.
+
+        Raises Refused, saying what to do, when it cannot be used."""
+
+
 class Clock(Protocol):
     """Time that only runs forward, in seconds: `monotonic` for deadlines, `boottime` for Guards (counts sleep)."""
 

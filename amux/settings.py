@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from amux.core.launch import WorkspaceUse
 from amux.core.steering import Busy
 
 FEISHU = "https://open.feishu.cn"
@@ -59,6 +60,8 @@ class Settings:
     turn_limit: float  # seconds of a whole Turn
     answer_limit: float  # seconds for a person to answer a permission request; then it is denied (H40)
     workspace: Path | None  # of Sessions started without one; None: <home>/workspaces/<session id>
+    workspace_use: WorkspaceUse  # of new Sessions that do not say
+    workspace_roots: tuple[Path, ...]  # in which workspaces must lie, beside those that amux makes; none: anywhere
     engine: str  # of Sessions started without one
     web_host: str
     web_port: int
@@ -92,6 +95,8 @@ def load(env: Mapping[str, str], toml_path: Path = Path("amux.toml")) -> Setting
         turn_limit=read.seconds("turn_limit", 86_400, 1, 604_800),
         answer_limit=read.seconds("answer_limit", 43_200, 1, 604_800),
         workspace=read.path("workspace"),
+        workspace_use=_workspace_use(read),
+        workspace_roots=_roots(read),
         engine=read.word("engine", "scripted"),
         web_host=read.raw("web_host") or "127.0.0.1",
         web_port=read.whole("web_port", 8420, 0, 65535),
@@ -206,6 +211,23 @@ def _toml(path: Path, faults: list[str]) -> dict[str, str]:
     plain = {key: str(value) for key, value in table.items() if type(value) in (str, int, float)}
     faults += [f"{key} in {path.name}: must be one text or number" for key in sorted(table.keys() - plain.keys())]
     return plain
+
+
+def _workspace_use(read: _Reader) -> WorkspaceUse:
+    raw = read.raw("workspace_use") or WorkspaceUse.alone
+    if raw in set(WorkspaceUse):
+        return WorkspaceUse(raw)
+    read.fault("workspace_use", repr(raw), f"must be {', '.join(WorkspaceUse)}; leave it out for alone")
+    return WorkspaceUse.alone
+
+
+def _roots(read: _Reader) -> tuple[Path, ...]:
+    roots = [Path(one) for one in filter(None, (read.raw("workspace_roots") or "").split(":"))]
+    if any(not root.is_absolute() or "\0" in str(root) for root in roots):
+        shown = repr(read.raw("workspace_roots"))
+        read.fault("workspace_roots", shown, "must be absolute paths with : between; leave it out for everywhere")
+        return ()
+    return tuple(roots)
 
 
 def _busy_input(read: _Reader) -> Busy:

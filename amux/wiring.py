@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -147,6 +146,7 @@ async def stores(settings: Settings) -> AsyncIterator[Stores]:
 async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
     """A worker's owners, with their Leases kept while the context is open."""
     from amux.core.watchdog import Limits
+    from amux.local.workspaces import Workspaces
     from amux.runtime.host import Host
     from amux.runtime.keeper import Keeper
     from amux.runtime.owner import Pace, Runtime
@@ -176,6 +176,7 @@ async def host(settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Hos
             engine=settings.engine,
             profiles=library(settings).experts,
             home=lambda ref: str(settings.home / "sessions" / ref.target / ref.id),
+            workspaces=Workspaces(settings.home, settings.workspace_roots),
             opening=asyncio.Semaphore(OPENINGS),
         )
         owners = Host(runtime, settings.target, settings.slots)
@@ -223,22 +224,24 @@ def launch_settings(
     expert: str | None = None,
     shortcut: str | None = None,
 ) -> LaunchSnapshot:
-    """What a new Session records, from whichever entrance (S9); its workspace is made.
+    """What a new Session records, from whichever entrance (S9). Its workspace is looked at by whoever opens its agent.
 
-    Raises Refused for an expert or a shortcut that there is not, and where no workspace can be made."""
+    Raises Refused for an expert or a shortcut that there is not."""
+    from amux.local.workspaces import own_folder
+
     known = library(settings)
     preset = known.shortcut(shortcut) if shortcut else Shortcut("")
     named = expert or preset.profile
     profile = PLAIN if named == DEFAULT_PROFILE and named not in known.experts else known.expert(named)
-    workspace = settings.workspace or Path(settings.home) / "workspaces" / ref.id
-    try:
-        workspace.mkdir(parents=True, exist_ok=True)
-    except OSError as why:
-        raise Refused(
-            f"No workspace can be made in {workspace.parent} ({why.strerror}): name one with --workspace, or set "
-            "AMUX_HOME to a folder that is yours."
-        ) from why
-    return new_launch(profile, asked, engine=settings.engine, workspace=str(workspace), preset=preset.asked)
+    workspace = settings.workspace or own_folder(settings.home, ref)
+    return new_launch(
+        profile,
+        asked,
+        engine=settings.engine,
+        workspace=str(workspace),
+        use=settings.workspace_use,
+        preset=preset.asked,
+    )
 
 
 @asynccontextmanager

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from amux.core.events import ItemStatus, ItemType, Outcome
-from amux.core.ids import InputId, ItemId, RequestId, TurnId
+from amux.core.ids import InputId, ItemId, RequestId, SessionRef, TurnId
 from amux.core.inputs import Input, Verdict
+from amux.core.launch import LaunchSnapshot
 from amux.core.signals import Died, ItemSeen, PermissionAsked, TurnEnded
 from amux.extensions import Emit, Opening, Prompt, Steering
 
@@ -92,6 +93,13 @@ class FakeConversation:
 
     def _turn(self) -> TurnId:
         return self.prompts[-1][0]
+
+
+class FakeWorkspaces:
+    """Every folder is there and may be worked in."""
+
+    async def ready(self, session: SessionRef, launch: LaunchSnapshot) -> str:
+        return launch.workspace
 
 
 @dataclass

@@ -5,7 +5,7 @@ thawed and crashed; Redis can be wiped or away, Postgres away, and an append's a
 tests/conformance hold these fakes and the real stores to the same words."""
 
 from tests.fake_postgres import FakeBindings, FakeCards, FakeInputs, FakeSessions, FakeTimeline
-from tests.fake_provider import FakeCompaction, FakeConversation, FakeProvider, FakeSteering
+from tests.fake_provider import FakeCompaction, FakeConversation, FakeProvider, FakeSteering, FakeWorkspaces
 from tests.fake_redis import FakeBells, FakeInbox, FakeLeases, FakeNudges, FakeWaker
 from tests.fake_world import BIRTH, Crashed, Door, FakeClock, World
 
@@ -17,6 +17,7 @@ __all__ = [
     "FakeConversation",
     "FakeProvider",
     "FakeSteering",
+    "FakeWorkspaces",
     "Worker",
     "World",
 ]

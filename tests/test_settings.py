@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from amux.core.launch import WorkspaceUse
 from amux.core.steering import Busy
 from amux.settings import BadSettings, FeishuSettings, Settings, kombu_url, load, sqlalchemy_url
 
@@ -26,6 +27,8 @@ PLAIN = Settings(
     turn_limit=86_400,
     answer_limit=43_200,
     workspace=None,
+    workspace_use=WorkspaceUse.alone,
+    workspace_roots=(),
     engine="scripted",
     web_host="127.0.0.1",
     web_port=8420,
@@ -166,6 +169,22 @@ def test_busy_input_takes_one_value(raw: str) -> None:
     """I7.d."""
     remedy = "must be interrupt; leave it out, and follow-ups are steered or queued"
     assert faults({"AMUX_FEISHU_BUSY_INPUT": raw}) == [f"AMUX_FEISHU_BUSY_INPUT={raw!r}: {remedy}"]
+
+
+@pytest.mark.rule("S1")
+def test_workspaces_are_used_in_three_ways_below_roots_that_are_whole_paths() -> None:
+    env = {"AMUX_WORKSPACE_USE": "worktree", "AMUX_WORKSPACE_ROOTS": "/srv/work:/data:"}
+    settings = load({**PERSON, **env}, NOWHERE)
+    assert (settings.workspace_use, settings.workspace_roots) == (
+        WorkspaceUse.worktree,
+        (Path("/srv/work"), Path("/data")),
+    )
+    assert faults({"AMUX_WORKSPACE_USE": "together"}) == [
+        "AMUX_WORKSPACE_USE='together': must be alone, shared, worktree; leave it out for alone"
+    ]
+    assert faults({"AMUX_WORKSPACE_ROOTS": "/srv:work"}) == [
+        "AMUX_WORKSPACE_ROOTS='/srv:work': must be absolute paths with : between; leave it out for everywhere"
+    ]
 
 
 @pytest.mark.parametrize(

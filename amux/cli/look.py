@@ -68,6 +68,7 @@ def show(session: str, json: Json = False) -> None:
             "model": found.saved.model,
             "effort": found.saved.effort,
             "permission": found.saved.permission,
+            "use": found.saved.use,
             **state,
         }
         if json:

@@ -18,7 +18,7 @@ from amux.core import events as e
 from amux.core.errors import Refused
 from amux.core.ids import InputId, RequestId, Seq, SessionRef, TurnId
 from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
-from amux.core.launch import Asked
+from amux.core.launch import Asked, WorkspaceUse
 from amux.ports import Draft, Recorded, Session
 from amux.runtime.receive import new_session_id, title_of
 from amux.settings import Settings
@@ -44,6 +44,8 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
     expert: Annotated[str | None, typer.Option(help="As which expert; `amux expert ls` shows them.")] = None,
     shortcut: Annotated[str | None, typer.Option(help="With the settings of that shortcut.")] = None,
     workspace: Annotated[Path | None, typer.Option(help="The folder it works in; a new one without it.")] = None,
+    worktree: Annotated[bool, typer.Option("--worktree", help="In a git worktree of that folder, its own.")] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="Beside others that may work there too.")] = False,
     target: Annotated[str | None, typer.Option(help="Which target runs it.")] = None,
     model: Annotated[str | None, typer.Option(help="The model, if not the agent's own choice.")] = None,
     effort: Annotated[str | None, typer.Option(help="The reasoning effort.")] = None,
@@ -57,7 +59,7 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
 
         settings = client_settings()
         ref = SessionRef(target or settings.target, new_session_id())
-        chosen = replace(settings, workspace=_folder(workspace)) if workspace else settings
+        chosen = _placed(settings, workspace, here=ref.target == settings.target, worktree=worktree, shared=shared)
         asked = Asked(engine, model, effort, permission)
         launch = launch_settings(chosen, ref, asked, expert=expert, shortcut=shortcut)
         _finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
@@ -242,7 +244,23 @@ def _input(text: str) -> Input:
     return Input(new_id(), text, me(), Authorization(me()), int(time.time() * 1000), my_name())
 
 
-def _folder(path: Path) -> Path:
+def _placed(settings: Settings, workspace: Path | None, *, here: bool, worktree: bool, shared: bool) -> Settings:
+    """With what was said about the folder in place of what is set."""
+    if worktree and shared:
+        raise Refused("--worktree gives it a folder of its own, --shared one with others: give one of them.")
+    chosen = replace(settings, workspace=_folder(workspace, here=here)) if workspace else settings
+    if worktree and chosen.workspace is None:
+        raise Refused("A worktree of what? Name the repository with --workspace.")
+    use = WorkspaceUse.worktree if worktree else WorkspaceUse.shared if shared else chosen.workspace_use
+    return replace(chosen, workspace_use=use)
+
+
+def _folder(path: Path, *, here: bool) -> Path:
+    """What another target has is looked at there."""
+    if not here and path.is_absolute():
+        return path
+    if not here:
+        raise Refused(f"{path} is a folder of another target: write it from / on.")
     if not path.is_dir():
         raise Refused(f"{path} is no folder: give an existing one to work in.")
     return path.resolve()

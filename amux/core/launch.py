@@ -6,11 +6,20 @@ setting that is still recorded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from amux.core.events import FailReason, Fresh
 from amux.core.inputs import Permission
 
 DEFAULT_PROFILE = "builtin/default"
+
+
+class WorkspaceUse(StrEnum):
+    """How a Session works in its workspace. Two agents never write one at a time unless both may."""
+
+    alone = "alone"
+    shared = "shared"  # beside others that may too
+    worktree = "worktree"  # in a git worktree of it that is the Session's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,7 @@ class LaunchSnapshot:
     effort: str | None = None
     permission: Permission = Permission.bypass
     instructions: str = ""
+    use: WorkspaceUse = WorkspaceUse.alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,13 @@ NOTHING_ASKED = Asked()
 
 
 def new_launch(
-    profile: Profile, asked: Asked, *, engine: str, workspace: str, preset: Asked = NOTHING_ASKED
+    profile: Profile,
+    asked: Asked,
+    *,
+    engine: str,
+    workspace: str,
+    use: WorkspaceUse = WorkspaceUse.alone,
+    preset: Asked = NOTHING_ASKED,
 ) -> LaunchSnapshot:
     """What a new Session records: what was asked for, else the shortcut's `preset`, else the profile's, else `engine`.
 
@@ -85,6 +101,7 @@ def new_launch(
         effort=asked.effort or meant.effort or ours.effort,
         permission=asked.permission or preset.permission or Permission.bypass,
         instructions=profile.instructions,
+        use=use,
     )
 
 
@@ -107,6 +124,7 @@ class Saved:
     effort: str | None = None
     permission: Permission | None = None
     instructions: str | None = None
+    use: WorkspaceUse | None = None
 
 
 def saved(launch: LaunchSnapshot) -> Saved:
@@ -119,6 +137,7 @@ def saved(launch: LaunchSnapshot) -> Saved:
         launch.effort,
         launch.permission,
         launch.instructions,
+        launch.use,
     )
 
 
@@ -159,7 +178,7 @@ def resolve(record: Record, saved: Saved, installed: Installed) -> Resolved | Un
     """What a Session runs on at a restart or a wake (S5 to S8). Profile and engine fall back independently.
 
     A fallback brings an identity and nothing else: no model, no effort, no permission. Where the permission setting is
-    lost, the agent asks (S6). An engine that is still named is never replaced (S7)."""
+    lost, the agent asks, and where it is lost whether it may work beside others, it may not (S6). An engine that is still named is never replaced (S7)."""
     profile = record.profile or saved.profile or _fallback(installed)
     named = record.engine or saved.engine
     engine = named or installed.engine
@@ -178,6 +197,7 @@ def resolve(record: Record, saved: Saved, installed: Installed) -> Resolved | Un
         effort=saved.effort,
         permission=saved.permission or Permission.ask,
         instructions=_text(profile, installed) if saved.instructions is None else saved.instructions,
+        use=saved.use or WorkspaceUse.alone,
     )
     return Resolved(launch, Record(profile, engine), None if named else Fresh.engine_lost)
 

@@ -83,11 +83,8 @@ class Claude:
     async def _begin(self, program: Path, opening: Opening, native: Native, unused: Path) -> Dialogue:
         process = await Process.start(
             command(program, opening.launch, native),
-            home=Path(opening.home),
+            opening,
             env={**self._env, **FIXED, **_places(Path(opening.home))},
-            cwd=Path(opening.launch.workspace),
-            deadline=opening.deadline,
-            guarded=opening.guarded,
             name="claude",
             remedy=REMEDY,
         )

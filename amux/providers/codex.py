@@ -59,11 +59,8 @@ class Codex:
         state = _configured(home / "codex", self._base_url)
         process = await Process.start(
             [str(program), "app-server", "--strict-config"],
-            home=home,
+            opening,
             env={"CODEX_HOME": str(state), KEY: self._key, "RUST_LOG": "error"},
-            cwd=Path(opening.launch.workspace),
-            deadline=opening.deadline,
-            guarded=opening.guarded,
             remedy=REMEDY,
         )
         thread = Thread(process, self._patience)

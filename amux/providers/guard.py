@@ -1,13 +1,14 @@
 """The Guard: the parent of an agent's process tree, and a program of its own (H3, H57, H58).
 
-Started as `python -I -S guard.py LOCK DEADLINE CONTROL PROGRAM [ARGUMENT...]`. It holds the lock of the Session's home
-and kills every descendant when its deadline passes, when its owner's end of the control channel closes, or when the
+Started as `python -I -S guard.py LOCK PLACE DEADLINE CONTROL PROGRAM [ARGUMENT...]`. It holds the lock of the Session's
+home and that of its workspace, and kills every descendant when its deadline passes, when its owner's end of the control channel closes, or when the
 agent ends by itself; so nothing acts longer than its owner may. It relays no data, logs nothing and imports nothing but
 the standard library: it must start at once, and must go on when its owner is frozen.
 
-LOCK is the lock file; DEADLINE seconds of CLOCK_BOOTTIME, which goes on while the machine sleeps; CONTROL the number
+LOCK is the home's lock file; PLACE the workspace's, behind `alone:` or `shared:`; DEADLINE seconds of CLOCK_BOOTTIME, which goes on while the machine sleeps; CONTROL the number
 of an inherited socket. On it the owner writes lines, `until SECONDS`, `stop GRACE_SECONDS`, `kill`, and the Guard
-answers `running PID`, then `ended WHY CODE`; or, when nothing was started, `failed WHAT ERRNO` and no more.
+answers `running PID`, `wanted` whenever another one waits for the workspace, then `ended WHY CODE`; or, when nothing was
+started, `failed WHAT ERRNO` and no more.
 
 Elsewhere than on Linux (no subreaper, no PDEATHSIG, no /proc; not tested) the agent's process group stands for its tree,
 and a lock that is held is waited for instead of taken."""
@@ -25,6 +26,8 @@ LINUX = sys.platform == "linux"
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MARK = "AGENT_GUARD"  # the variable that names the lock file in the environment of everything below a Guard
 TAKE_OVER_SECONDS = 5.0  # how long a lock may stay held after its holder was killed
+WAIT_SECONDS = 45.0  # for a workspace in which another agent works
+LOOK_SECONDS, ASK_SECONDS = 0.05, 1.0  # between two tries, and between two words to that one's Guard
 PAUSE_SECONDS = 0.002
 NICE = 5  # of the agent and its tools: a build that takes every core must not keep owners from renewing (H67)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -34,7 +37,7 @@ GONE = contextlib.suppress(ProcessLookupError, PermissionError)
 
 
 class Failed(Exception):
-    """Nothing was started: `late`, `held`, `lock ERRNO` or `exec ERRNO`."""
+    """Nothing was started: `late`, `held`, `taken`, `lock ERRNO`, `place ERRNO` or `exec ERRNO`."""
 
 
 def now() -> float:
@@ -178,13 +181,42 @@ def hold(path: str, owner: Owner) -> int:
     return lock
 
 
-def _lock(path: str) -> int | None:
+def enter(place: str, home: str, owner: Owner) -> int:
+    """Take the workspace's lock, which no two agents hold unless both share; answers the open lock.
+
+    Whoever has it is asked to leave when its Turn is over; what one left behind whose Guard was killed is killed first.
+    Raises Failed when it cannot be had in time."""
+    use, _, path = place.partition(":")
+    how = fcntl.LOCK_SH if use == "shared" else fcntl.LOCK_EX
+    give_up, ask = now() + WAIT_SECONDS, 0.0
+    lock = _lock(path, how, "place")
+    while lock is None:
+        if not owner.hear():
+            raise Failed("late")
+        if now() >= give_up:
+            raise Failed("taken")
+        if now() >= ask and (holder := _holder(path)):
+            ask = now() + ASK_SECONDS
+            _kill(holder, signal.SIGUSR1)
+        time.sleep(LOOK_SECONDS)
+        lock = _lock(path, how, "place")
+    former = os.fsdecode(_read(path).partition(b"\n")[2])
+    if former not in ("", home):
+        clear(former)
+    if not owner.hear():  # what was left took its time to die
+        raise Failed("late")
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d %s\n%s" % (os.getpid(), _identity(os.getpid()), os.fsencode(home)), 0)
+    return lock
+
+
+def _lock(path: str, how: int = fcntl.LOCK_EX, what: str = "lock") -> int | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as e:
-        raise Failed(f"lock {e.errno}") from e
+        raise Failed(f"{what} {e.errno}") from e
     with contextlib.suppress(OSError):  # it is held
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
     os.close(fd)
@@ -198,7 +230,7 @@ def _identity(pid: int) -> bytes:
 
 
 def _holder(path: str) -> int | None:
-    pid, _, identity = _read(path).partition(b" ")
+    pid, _, identity = _read(path).partition(b"\n")[0].partition(b" ")
     return int(pid) if LINUX and pid.isdigit() and _identity(int(pid)) == identity else None
 
 
@@ -282,7 +314,10 @@ class Watch:
                 asked = True
                 _kill(self.agent, signal.SIGTERM)
             ready = dict(poll.poll(alarm.set(self.owner.deadline)))
-            if woken in ready and {*os.read(woken, 4096)} - {signal.SIGCHLD}:
+            rang = {*os.read(woken, 4096)} if woken in ready else set()
+            if signal.SIGUSR1 in rang:
+                _tell(self.owner.control, "wanted")
+            if rang - {signal.SIGCHLD, signal.SIGUSR1}:
                 self.why = "killed"
                 break
         self.reap()
@@ -318,14 +353,17 @@ def _tell(control: int, line: str) -> None:
 
 
 def main() -> int:
-    path, deadline, control, program = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    path, place, program = sys.argv[1], sys.argv[2], sys.argv[5:]
+    deadline, control = float(sys.argv[3]), int(sys.argv[4])
     os.set_inheritable(control, False)
     os.set_blocking(control, False)
     owner = Owner(control, deadline)
+    signal.signal(signal.SIGUSR1, lambda *_: None)  # before anybody can read our number in a record
     if LINUX:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         lock = hold(path, owner)
+        workspace = enter(place, path, owner)
         agent = start(program, path)
     except Failed as e:
         _tell(control, f"failed {e}")
@@ -339,7 +377,8 @@ def main() -> int:
         watch.wait()
     finally:
         watch.kill_all()
-    os.ftruncate(lock, 0)  # nothing is left for the next Guard to look for
+    for record in (lock, workspace):
+        os.ftruncate(record, 0)  # nothing is left for the next Guard to look for
     code = watch.code if watch.code is not None else -signal.SIGKILL
     _tell(control, f"ended {watch.why} {code}")
     return code if code >= 0 else 128 - code

@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from amux.core.errors import Unavailable
-from amux.extensions import Extend
+from amux.extensions import Opening
 from amux.providers import guard
 from amux.providers.pipes import LastWords, Line, Lines, Reader, Writer, decode
-from amux.providers.spawn import environment, lock_of, not_started, prepare, spawn
+from amux.providers.spawn import environment, not_started, prepare, spawn
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL")
-START_SECONDS = 15.0  # the Guard's own start, and its fight for the lock
+START_SECONDS = 10.0 + guard.TAKE_OVER_SECONDS + guard.WAIT_SECONDS  # the Guard's own start, and its two locks
 GUARD_SECONDS = 5.0  # for a Guard to kill its tree when it is told to
 CLOSING_SECONDS = 2.0  # from the end of an agent's stdout to its own
 
@@ -89,6 +89,8 @@ class Process:
         self._told = b""
         self._verdict: tuple[Why, str] | None = None
         self._lock = self._remedy = ""
+        self._wanted: Callable[[], None] = lambda: None
+        self._wants = 0
         self._secrets: tuple[str, ...] = ()
         self._lines = Lines(
             line_bytes=limits.line_bytes,
@@ -102,39 +104,37 @@ class Process:
         self._loop.add_reader(control, self._hear)
 
     @classmethod
-    async def start(  # noqa: PLR0913 - all that a program is started with
+    async def start(
         cls,
         argv: Sequence[str],
+        opening: Opening,
         *,
-        home: Path,
         env: Mapping[str, str],
-        cwd: Path,
-        deadline: float,
-        guarded: Callable[[Extend], None] = lambda _extend: None,
         name: str = "",
         remedy: str = "`amux doctor` says what is missing.",
         limits: Limits = Limits(),
     ) -> "Process":
-        """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most, unless
-        what `guarded` is told at once moves it on.
+        """Run `argv` behind a Guard, in the Session's own home and in its workspace, until the opening's deadline at most,
+        unless what `guarded` is told at once moves it on.
 
-        `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in that home is killed first.
-        Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
-        Refused when the workspace `cwd` is not there; Stale when the deadline has passed. Nothing runs then."""
+        `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in
+        that home is killed first; a workspace in which another agent works is waited for, and that one's owner is told.
+        Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had; Refused
+        when the workspace is not there, or is not left by others; Stale when the deadline has passed. Nothing runs then."""
         name = name or Path(argv[0]).name
-        prepare(home, cwd, name)
+        locks = prepare(opening, name)
         try:
-            popen, control = spawn(argv, lock_of(home), deadline, cwd, environment(os.environ, env, home))
+            popen, control = spawn(argv, locks, opening, environment(os.environ, env, Path(opening.home)))
         except OSError as e:
             raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
         self = cls(name, popen, control, limits)
-        self._lock, self._remedy = lock_of(home), remedy
+        self._lock, self._remedy, self._wanted = locks.home, remedy, opening.wanted
         self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
-        guarded(self.extend)
-        await self._wait_for_start(home)
+        opening.guarded(self.extend)
+        await self._wait_for_start(opening)
         return self
 
-    async def _wait_for_start(self, home: Path) -> None:
+    async def _wait_for_start(self, opening: Opening) -> None:
         try:
             async with asyncio.timeout(START_SECONDS):
                 word, _, value = (await self._started).partition(" ")
@@ -148,7 +148,7 @@ class Process:
             self.pid = int(value)
             return
         await self.wait()
-        raise not_started(self.name, value, home, self._remedy)
+        raise not_started(self.name, value, opening, self._remedy)
 
     async def _abandon(self) -> None:
         self._popen.kill()
@@ -238,6 +238,9 @@ class Process:
         first, whole, _ = self._told.partition(b"\n")
         if whole and not self._started.done():
             self._started.set_result(first.decode())
+        if (wants := self._told.count(b"wanted\n")) > self._wants:
+            self._wants = wants
+            self._wanted()
         if not more:
             self._loop.remove_reader(self._control)
             self._ending = self._loop.create_task(self._end(), name=f"end of {self.name}")

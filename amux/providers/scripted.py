@@ -206,11 +206,8 @@ class Scripted:
         """As the protocol says."""
         process = await Process.start(
             [sys.executable, "-I", "-S", "-c", PROGRAM, ROOT, str(self._seconds), opening.native_id or ""],
-            home=Path(opening.home),
+            opening,
             env={},
-            cwd=Path(opening.launch.workspace),
-            deadline=opening.deadline,
-            guarded=opening.guarded,
             name="The scripted agent",
             remedy="It is part of amux: install amux again.",
         )

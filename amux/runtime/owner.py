@@ -36,6 +36,7 @@ from amux.ports import (
     Posted,
     Timeline,
     Waker,
+    Workspaces,
 )
 from amux.runtime import failpoints
 from amux.runtime.keeper import Keeper, Tenure
@@ -77,6 +78,7 @@ class Runtime:
     engine: str  # the distribution's default launch runtime (S6)
     profiles: Mapping[str, Profile]
     home: Callable[[SessionRef], str]
+    workspaces: Workspaces
     opening: asyncio.Semaphore  # few agents start at once: a start is a fork, and renewals must not wait behind fifty
 
     @property
@@ -132,7 +134,7 @@ class Owner:
     tenure: Tenure
     cursor: str  # the stream's entry after which to read
     idle_since: float | None = None
-    hurried: bool = False  # others wait for this slot, or the worker drains
+    hurried: bool = False  # others wait for this slot or for this workspace, or the worker drains
     left: bool = False  # the Lease is given up; a post from now on wakes somebody
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _mailbox: Mailbox = field(default_factory=Mailbox)
@@ -160,7 +162,17 @@ class Owner:
             agent, fresh, record = Agent(rt.providers[runs.engine], runs.launch), runs.fresh, runs.record
         self._record = record if record != session.record else None
         self.scratch = Scratch(runs.engine, rt.pace.window, rt.pace.limits, rt.pace.busy, fresh)
-        self._hands = Performer(session.ref, agent, home, self.tenure, rt.opening, self._mailbox.put, self._history)
+        self._hands = Performer(
+            session=session.ref,
+            agent=agent,
+            home=home,
+            workspaces=rt.workspaces,
+            tenure=self.tenure,
+            opening=rt.opening,
+            tell=self._mailbox.put,
+            history=self._history,
+            wanted=self.hurry,
+        )
         self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
         self.tenure.look = self._look_again
 

@@ -6,7 +6,7 @@ that a fault of an agent ends a Turn and never an owner. What may have happened 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import structlog
@@ -21,11 +21,13 @@ from amux.core.launch import LaunchSnapshot, Unlaunchable
 from amux.core.steering import STEERING
 from amux.core.wishes import COMPACTION
 from amux.extensions import Conversation, Extend, Opening, Prompt, Provider
+from amux.ports import Workspaces
 from amux.runtime import failpoints
 from amux.runtime.keeper import Tenure
 
 log = structlog.stdlib.get_logger()
 OPEN_LIMIT = 60.0  # seconds for an agent to start
+PLACE_LIMIT = 300.0  # seconds for its workspace to be ready: a git worktree of a large repository is many files
 DOOR_SECONDS = (
     3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer
 )
@@ -59,15 +61,17 @@ class Agent:
 @dataclass(slots=True)
 class Performer:
     """One owner's hands. `tell` takes each answer; `home` is the Session's own folder; `history` reads what a handoff is
-    made of, and may raise Unavailable."""
+    made of, and may raise Unavailable; `wanted` is called when another Session waits for the workspace."""
 
     session: SessionRef
     agent: Agent | Unlaunchable
     home: str
+    workspaces: Workspaces
     tenure: Tenure
     opening: asyncio.Semaphore
     tell: Callable[[s.Signal], None]
     history: Callable[[], Awaitable[Sequence[Event]]]
+    wanted: Callable[[], None]
     _conversation: Conversation | None = None
     _generation: int = 0
     _hanging_up: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -120,9 +124,10 @@ class Performer:
             return
         launch = self.agent.launch
         try:
+            launch = await self._placed(launch)
             async with _through(self.opening), asyncio.timeout(OPEN_LIMIT):
                 deadline = self.tenure.deadline
-                opening = Opening(self.session, launch, self.home, deadline, native_id, self._guarded)
+                opening = Opening(self.session, launch, self.home, deadline, native_id, self._guarded, self.wanted)
                 conversation = await self.agent.provider.open(opening, self._emitter(self._generation))
         except Unavailable as why:
             self.tell(s.OpenFailed(FailReason.engine_unavailable, str(why)))
@@ -144,6 +149,14 @@ class Performer:
         finally:
             if self._conversation is None:  # what a provider left running dies with the Lease's deadline
                 self.tenure.extend = lambda _deadline: None
+
+    async def _placed(self, launch: LaunchSnapshot) -> LaunchSnapshot:
+        """The same with the folder in which it really works. Raises Refused."""
+        try:
+            async with asyncio.timeout(PLACE_LIMIT):
+                return replace(launch, workspace=await self.workspaces.ready(self.session, launch))
+        except TimeoutError:
+            raise Refused(f"{launch.workspace} was not ready within {PLACE_LIMIT:g} s: is its disk there?") from None
 
     async def _start(self, effect: m.StartTurn) -> None:
         failpoints.hit("before_start")

@@ -149,3 +149,23 @@ async def test_a_start_where_no_table_can_be_made(env: dict[str, str]) -> None:
     assert said.err.splitlines()[1:] == [
         "Postgres cannot be brought to today's schema (InvalidSchemaName); see its own log, and check AMUX_POSTGRES_URL."
     ]
+
+
+WHERE = {
+    "a worktree and shared": (
+        ("--workspace", ".", "--worktree", "--shared"),
+        "--worktree gives it a folder of its own, --shared one with others: give one of them.\n",
+    ),
+    "a worktree of nothing": (("--worktree",), "A worktree of what? Name the repository with --workspace.\n"),
+    "a short path of another target": (
+        ("--target", "far", "--workspace", "work"),
+        "work is a folder of another target: write it from / on.\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), WHERE.values(), ids=WHERE)
+async def test_a_folder_that_nobody_can_mean(env: dict[str, str], words: tuple[str, ...], told: str) -> None:
+    said = await cli(env, "run", "hello", *words)
+    assert (said.code, said.out, said.err) == (1, "", told)
+    assert journal(env) == 0

@@ -9,7 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from amux.extensions import Extend
+from amux.core.ids import SessionId, SessionRef
+from amux.core.launch import LaunchSnapshot, WorkspaceUse
+from amux.extensions import Extend, Opening
 from amux.providers import guard
 from amux.providers.process import Limits, Process, boottime
 
@@ -57,7 +59,9 @@ class World:
 
     home: Path
     workspace: Path
+    use: WorkspaceUse = WorkspaceUse.alone
     started: list[Process] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
     extends: list[Extend] = field(default_factory=list)
 
     async def run(
@@ -83,18 +87,19 @@ class World:
         limits: Limits | None = None,
         home: Path | None = None,
     ) -> Process:
-        process = await Process.start(
-            argv,
-            home=home or self.home,
-            env=env or {},
-            cwd=self.workspace,
-            deadline=boottime() + seconds,
-            guarded=self.extends.append,
-            remedy="Install it.",
-            limits=limits or Limits(),
-        )
+        opening = self.opening(home or self.home, seconds)
+        process = await Process.start(argv, opening, env=env or {}, remedy="Install it.", limits=limits or Limits())
         self.started.append(process)
         return process
+
+    def opening(self, home: Path, seconds: float) -> Opening:
+        """That home's, for the shared workspace of this world, until so many seconds from now."""
+        ref, launch = (
+            SessionRef("local", SessionId(home.name)),
+            LaunchSnapshot("python", str(self.workspace), use=self.use),
+        )
+        wanted = lambda: self.wanted.append(home.name)  # noqa: E731
+        return Opening(ref, launch, str(home), boottime() + seconds, None, self.extends.append, wanted)
 
     def file(self, name: str) -> Path:
         return self.workspace / name

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 from amux.core.errors import Unavailable
+from amux.core.ids import SessionId, SessionRef
+from amux.core.launch import LaunchSnapshot
+from amux.extensions import Opening
 from amux.providers.process import Process, boottime
 
 
@@ -24,7 +27,9 @@ def tell(line: str) -> None:
 async def own(home: Path, workspace: Path, lease: float, program: str) -> None:
     until = deadline(lease)
     argv = [sys.executable, "-I", "-S", "-c", program]
-    process = await Process.start(argv, home=home, env={}, cwd=workspace, deadline=until)
+    launch = LaunchSnapshot("python", str(workspace))
+    opening = Opening(SessionRef("local", SessionId(home.name)), launch, str(home), until)
+    process = await Process.start(argv, opening, env={})
     tell(f"running {process.pid}")
     speak = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     while not speak.done():

@@ -14,10 +14,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from amux.core.errors import Stale, Unavailable
+from amux.core.errors import Refused, Stale, Unavailable
+from amux.core.ids import SessionId, SessionRef
+from amux.core.launch import LaunchSnapshot, WorkspaceUse
+from amux.extensions import Opening
 from amux.providers import guard, process
 from amux.providers.guard import NICE
 from amux.providers.process import End, Why, boottime
+from amux.providers.spawn import locks_of, not_started
 from tests.providers.conftest import World, carriers, eventually, gone, last_tick, status
 
 pytestmark = pytest.mark.crash
@@ -174,6 +178,7 @@ async def test_a_late_guard_harms_nobody(world: World) -> None:
 
 
 async def test_homes_do_not_meet(world: World) -> None:
+    world.use = WorkspaceUse.shared
     first = await world.run(STAYS)
     await world.run(STAYS, home=world.home.with_name("other"))
     assert not gone(first.pid)
@@ -352,3 +357,70 @@ def test_a_record_of_another_boot_names_nobody(tmp_path: Path) -> None:
     with told() as (owner, _):
         os.close(guard.hold(str(path), owner))
     assert path.read_bytes().split()[0] == b"%d" % os.getpid()
+
+
+# -- the workspace ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("S1")
+async def test_two_agents_are_never_in_one_workspace(world: World) -> None:
+    first = await world.run(STAYS)
+    second = asyncio.create_task(world.run("import time; time.sleep(60)", home=world.home.with_name("other")))
+    await eventually(lambda: world.wanted)  # its owner may leave when its Turn is over
+    assert not second.done()
+    await first.kill()
+    assert not gone((await second).pid)
+    assert set(world.wanted) == {"session"}
+
+
+@pytest.mark.rule("S1")
+async def test_one_that_shares_waits_for_one_that_does_not(world: World) -> None:
+    alone = await world.run(STAYS)
+    world.use = WorkspaceUse.shared
+    homes = [world.home.with_name(name) for name in ("one", "two")]
+    sharing = [asyncio.create_task(world.run(STAYS, home=home)) for home in homes]
+    await eventually(lambda: len(world.wanted) > 1)
+    assert not any(one.done() for one in sharing)
+    await alone.kill()
+    both = [await one for one in sharing]
+    assert [gone(one.pid) for one in both] == [False, False]
+
+
+@pytest.mark.rule("S1")
+async def test_what_a_killed_guard_left_in_a_workspace_is_killed_before_another_agent_comes(
+    world: World, owner: Owner
+) -> None:
+    owner.popen.send_signal(signal.SIGSTOP)
+    agent = int(owner.lines()[0].split()[1])
+    os.kill(status(agent)[1], signal.SIGKILL)
+    owner.popen.kill()
+    await eventually(lambda: gone(agent))
+    assert len(carriers(world.home)) == 2
+    second = await world.run("import time; time.sleep(60)", home=world.home.with_name("other"))
+    assert not gone(second.pid)
+    assert quiet(world)
+
+
+@pytest.mark.rule("S1")
+async def test_one_that_takes_no_leave_is_named_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "WAIT_SECONDS", 0.2)
+    place = f"alone:{tmp_path / 'place'}"
+    with told() as (owner, _):
+        held = guard.enter(place, "/home.lock", owner)
+        os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
+        with pytest.raises(guard.Failed, match="taken"):
+            guard.enter(place, "/other.lock", owner)
+        os.close(held)
+    opening = Opening(SessionRef("local", SessionId("7k3m")), LaunchSnapshot("fake", "/work"), "/home", 0.0)
+    why = not_started("fake", "taken", opening, "")
+    assert (type(why), getattr(why, "key", "")) == (Refused, "workspace_taken")
+    assert str(why).startswith("Another agent works in /work, ")
+
+
+def test_a_workspace_is_one_by_whatever_path(tmp_path: Path) -> None:
+    work, link = tmp_path / "work", tmp_path / "link"
+    work.mkdir()
+    link.symlink_to(work)
+    ref = SessionRef("local", SessionId("7k3m"))
+    openings = [Opening(ref, LaunchSnapshot("fake", str(path)), str(tmp_path / "home"), 0.0) for path in (work, link)]
+    assert locks_of(openings[0]) == locks_of(openings[1])

@@ -15,7 +15,7 @@ from amux.runtime.keeper import Keeper
 from amux.runtime.owner import Owner, Pace, Runtime
 from amux.runtime.submit import Submit
 from amux.runtime.sweep import Sweep
-from tests.fakes import FakeProvider, Worker, World
+from tests.fakes import FakeProvider, FakeWorkspaces, Worker, World
 
 LEASE, LINGER, WINDOW = 15.0, 30.0, 2.0
 
@@ -58,6 +58,7 @@ class House:
             profiles={DEFAULT_PROFILE: Profile(DEFAULT_PROFILE)},
             home=lambda ref: f"/homes/{ref.id}",
             opening=asyncio.Semaphore(4),
+            workspaces=FakeWorkspaces(),
         )
         self.workers[name] = ports, Host(rt, "local", slots=40)
         return self.workers[name]

@@ -23,7 +23,7 @@ from amux.runtime import perform
 from amux.runtime.keeper import Tenure
 from amux.runtime.perform import Agent, Performer
 from tests.build import said
-from tests.fakes import FakeCompaction, FakeConversation, FakeProvider, FakeSteering
+from tests.fakes import FakeCompaction, FakeConversation, FakeProvider, FakeSteering, FakeWorkspaces
 from tests.runtime.house import until
 
 T1 = TurnId(1)
@@ -45,8 +45,17 @@ class Hands:
 
     def __post_init__(self) -> None:
         ref, launch = SessionRef("local", SessionId("7k3m")), LaunchSnapshot("fake", "/work")
-        opening, agent = asyncio.Semaphore(1), self.unfit or Agent(self.provider, launch)
-        self.performer = Performer(ref, agent, "/home", self.tenure, opening, self.told.append, self._history)
+        self.performer = Performer(
+            session=ref,
+            agent=self.unfit or Agent(self.provider, launch),
+            home="/home",
+            workspaces=FakeWorkspaces(),
+            tenure=self.tenure,
+            opening=asyncio.Semaphore(1),
+            tell=self.told.append,
+            history=self._history,
+            wanted=lambda: None,
+        )
 
     async def _history(self) -> list[Event]:
         return self.history
