@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -111,6 +111,7 @@ class Process:
         cwd: Path,
         deadline: float,
         guarded: Callable[[Extend], None] = lambda _extend: None,
+        hidden: Iterable[str] = (),
         name: str = "",
         remedy: str = "`amux doctor` says what is missing.",
         limits: Limits = Limits(),
@@ -118,7 +119,7 @@ class Process:
         """Run `argv` behind a Guard, in the Session's own `home`, until `deadline` (seconds of `boottime`) at most, unless
         what `guarded` is told at once moves it on.
 
-        `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in that home is killed first.
+        `env` is what the provider adds to the few names that pass; `name` is what people call the agent; `hidden` are values that nothing told may hold, beside those of names like `*_KEY`. Whatever still acts in that home is killed first.
         Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had;
         Refused when the workspace `cwd` is not there; Stale when the deadline has passed. Nothing runs then."""
         name = name or Path(argv[0]).name
@@ -129,7 +130,8 @@ class Process:
             raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
         self = cls(name, popen, control, limits)
         self._lock, self._remedy = lock_of(home), remedy
-        self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
+        secrets = [*hidden, *(value for key, value in env.items() if SECRET.search(key.upper()))]
+        self._secrets = tuple(value for value in secrets if len(value) > 5)
         guarded(self.extend)
         await self._wait_for_start(home)
         return self
