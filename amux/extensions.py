@@ -12,7 +12,7 @@ from amux.core.errors import Refused, Unavailable, Uncertain
 from amux.core.events import FailReason, ItemStatus, ItemType, Outcome, Usage
 from amux.core.ids import InputId, ItemId, RequestId, SessionRef, TurnId
 from amux.core.inputs import Input, Permission, Verdict
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import Extra, LaunchSnapshot, McpServer
 from amux.core.signals import (
     DeltaSeen,
     Died,
@@ -109,9 +109,12 @@ class Conversation(Protocol):
 
 
 class Provider(Protocol):
-    """One kind of agent, by the engine name that launch settings record."""
+    """One kind of agent, by the engine name that launch settings record.
+
+    `extras` is what of a launch it can give its agents beyond the rest. A launch that names more is not opened (A10)."""
 
     engine: str
+    extras: frozenset[Extra]
 
     async def open(self, opening: Opening, emit: Emit) -> Conversation:
         """Start or resume. Raises Unavailable when the agent is not here or does not start, Refused when it will not
@@ -125,6 +128,7 @@ __all__ = [
     "Died",
     "Emit",
     "Extend",
+    "Extra",
     "FailReason",
     "ForeignTurnBegan",
     "ForeignTurnEnded",
@@ -135,6 +139,7 @@ __all__ = [
     "ItemStatus",
     "ItemType",
     "LaunchSnapshot",
+    "McpServer",
     "Opening",
     "Outcome",
     "Permission",

@@ -196,7 +196,7 @@ def providers(env: Mapping[str, str]) -> "dict[str, Provider]":
 
     seconds = float(env.get("AMUX_SCRIPTED_SECONDS") or 1)
     inside = env.get("AMUX_SCRIPTED_IN_WORKER") == "1"  # for benchmarks, where the other side has no agent either
-    scripted: Provider = ScriptedInWorker() if inside else Scripted(seconds=seconds)
+    scripted: Provider = ScriptedInWorker() if inside else Scripted(seconds=seconds, env=env)
     shipped: list[Provider] = [scripted, Codex(env), Claude(env)]
     found = {provider.engine: provider for provider in shipped}
     for point in entry_points(group="amux.providers"):

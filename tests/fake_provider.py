@@ -9,7 +9,7 @@ from amux.core.ids import InputId, ItemId, RequestId, SessionRef, TurnId
 from amux.core.inputs import Input, Verdict
 from amux.core.launch import LaunchSnapshot
 from amux.core.signals import Died, ItemSeen, PermissionAsked, TurnEnded
-from amux.extensions import Emit, Opening, Prompt, Steering
+from amux.extensions import Emit, Extra, Opening, Prompt, Steering
 
 Fault = Callable[[], Exception]
 
@@ -107,6 +107,7 @@ class FakeProvider:
     """One engine. `opened` are its conversations, the newest last."""
 
     engine: str = "fake"
+    extras: frozenset[Extra] = frozenset(Extra)
     steers: bool = True
     fault: Fault | None = None
     opened: list[FakeConversation] = field(default_factory=list)

@@ -12,7 +12,7 @@ from pathlib import Path
 from amux.cli.findings import Finding, Mark
 from amux.core.errors import Refused, Unavailable, Uncertain
 from amux.core.ids import SessionId, SessionRef
-from amux.core.launch import LaunchSnapshot
+from amux.core.launch import Extra, LaunchSnapshot
 from amux.extensions import Opening, Provider
 from amux.providers import claude, codex
 
@@ -115,5 +115,7 @@ async def _probed(engine: str, provider: Provider) -> Finding:
             return Finding(Mark.absent, engine, "not probed, it does not open", str(why) or "it took too long")
         parts = {"steering": conversation.steering, "compaction": conversation.compaction}
         await conversation.close()
-    told = ", ".join(f"{name}: {'yes' if part else 'no'}" for name, part in parts.items())
+    extras = getattr(provider, "extras", ())  # a plug-in of before there were extras has none
+    can = {name: part is not None for name, part in parts.items()} | {extra: extra in extras for extra in Extra}
+    told = ", ".join(f"{name}: {'yes' if there else 'no'}" for name, there in can.items())
     return Finding(Mark.fine, engine, told)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amux.cli.common import client_settings, exits, say_json
+from amux.cli.extras import extras
 from amux.cli.screen import plain
 from amux.core.launch import Asked, Profile, Shortcut
 
@@ -36,7 +37,8 @@ def ls(workspace: Workspace = None, json: Json = False) -> None:
             for row in rows:
                 say_json({name: value for name, value in row.items() if name != "instructions"})
         else:
-            _table([("ID", "KIND", "FROM", "TITLE"), *((r["id"], r["kind"], r["from"], r["title"]) for r in rows)])
+            columns = ("id", "kind", "from", "title")
+            _table([("ID", "KIND", "FROM", "TITLE"), *(tuple(str(row[name]) for name in columns) for row in rows)])
         for fault in library.faults:
             print(plain(str(fault)), file=sys.stderr)
 
@@ -54,9 +56,10 @@ def show(expert: str, workspace: Workspace = None, json: Json = False) -> None:
             return
         instructions = row.pop("instructions", "")
         for name, value in row.items():
-            if value:
-                print(f"{name:<12} {plain(value)}")
-        if instructions:
+            for one in value if isinstance(value, list) else [value]:
+                if one:
+                    print(f"{name:<12} {plain(one)}")
+        if isinstance(instructions, str) and instructions:
             print("\n" + "\n".join(map(plain, instructions.splitlines())))
 
 
@@ -67,12 +70,13 @@ def _library(workspace: Path | None) -> "Library":
     return library(replace(settings, workspace=workspace.resolve()) if workspace else settings)
 
 
-Row = dict[str, str]
+Row = dict[str, str | list[str]]
 
 
 def _expert(library: "Library", one: Profile) -> Row:
     asked = Asked(one.engine, one.model, one.effort)
-    return {**_row(library, "expert", one.id, one.title, asked), "instructions": one.instructions}
+    row = _row(library, "expert", one.id, one.title, asked)
+    return {**row, **extras(one), "instructions": one.instructions}
 
 
 def _shortcut(library: "Library", one: Shortcut) -> Row:

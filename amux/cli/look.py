@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from amux.cli.common import FAILED, client_settings, exits, say_json
+from amux.cli.extras import extras
 from amux.cli.screen import plain
 from amux.core.audit import NUMBERS, Count
 from amux.core.events import Label
@@ -69,14 +70,16 @@ def show(session: str, json: Json = False) -> None:
             "effort": found.saved.effort,
             "permission": found.saved.permission,
             "use": found.saved.use,
+            **extras(found.saved),
             **state,
         }
         if json:
             say_json(facts)
             return
         for name, value in facts.items():
-            if value not in (None, ""):
-                print(f"{name:<12} {plain(str(value))}")
+            for one in value if isinstance(value, list) else [value]:
+                if one not in (None, ""):
+                    print(f"{name:<12} {plain(str(one))}")
 
 
 async def _show(settings: Settings, name: str) -> tuple[Session, dict[str, object]]:

@@ -12,6 +12,28 @@ from amux.core.events import FailReason, Fresh
 from amux.core.inputs import Permission
 
 DEFAULT_PROFILE = "builtin/default"
+# Variables that begin so hold amux's own settings and the way into its database and its Redis: no agent is given one.
+PRIVATE = ("AMUX_", "PG", "POSTGRES", "REDIS")
+
+
+class Extra(StrEnum):
+    """What a launch may bring that not every engine can give its agents. One that cannot says so (A10)."""
+
+    environment = "environment"
+    mcp = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server whose tools the agent has: a program that it starts by `command`, or one that it reaches at `url`.
+
+    `environment` names what a program is given of the worker's variables. A value is looked up when the agent is
+    started, and recorded nowhere."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    environment: tuple[str, ...] = ()
 
 
 class WorkspaceUse(StrEnum):
@@ -26,7 +48,8 @@ class WorkspaceUse(StrEnum):
 class LaunchSnapshot:
     """How a Session runs, for as long as it lives. None for model or effort: what the engine takes by itself.
 
-    `instructions` are the profile's own text as it stood at the launch: the Pack may be edited or deleted (S2)."""
+    `instructions`, `environment` and `mcp` are the profile's own as they stood at the launch: the Pack may be edited or
+    deleted (S2). `environment` names the variables of the worker's that the agent is given; it holds no value."""
 
     engine: str
     workspace: str
@@ -35,6 +58,8 @@ class LaunchSnapshot:
     effort: str | None = None
     permission: Permission = Permission.bypass
     instructions: str = ""
+    environment: tuple[str, ...] = ()
+    mcp: tuple[McpServer, ...] = ()
     use: WorkspaceUse = WorkspaceUse.alone
 
 
@@ -48,6 +73,8 @@ class Profile:
     engine: str | None = None
     model: str | None = None
     effort: str | None = None
+    environment: tuple[str, ...] = ()
+    mcp: tuple[McpServer, ...] = ()
 
 
 # The distribution's default builtin profile (S6): a part of the code, so that it is there whatever became of the Packs.
@@ -101,6 +128,8 @@ def new_launch(
         effort=asked.effort or meant.effort or ours.effort,
         permission=asked.permission or preset.permission or Permission.bypass,
         instructions=profile.instructions,
+        environment=profile.environment,
+        mcp=profile.mcp,
         use=use,
     )
 
@@ -115,7 +144,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What is left of a launch snapshot. None: lost, or for model and effort what the engine takes by itself."""
+    """What is left of a launch snapshot. None: lost, or for model and effort what the engine takes by itself.
+
+    Environment and servers that are lost are none, as in the snapshots of before there were any."""
 
     profile: str | None = None
     engine: str | None = None
@@ -124,6 +155,8 @@ class Saved:
     effort: str | None = None
     permission: Permission | None = None
     instructions: str | None = None
+    environment: tuple[str, ...] = ()
+    mcp: tuple[McpServer, ...] = ()
     use: WorkspaceUse | None = None
 
 
@@ -137,17 +170,21 @@ def saved(launch: LaunchSnapshot) -> Saved:
         launch.effort,
         launch.permission,
         launch.instructions,
+        launch.environment,
+        launch.mcp,
         launch.use,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What there is today: all engines, the default launch runtime among them or not, and the registered profiles."""
+    """What there is today: all engines, the default launch runtime among them or not, the registered profiles, and what
+    each engine can give its agents."""
 
     engines: frozenset[str]
     engine: str
     profiles: Mapping[str, Profile]
+    extras: Mapping[str, frozenset[Extra]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +214,9 @@ class Unlaunchable:
 def resolve(record: Record, saved: Saved, installed: Installed) -> Resolved | Unlaunchable:
     """What a Session runs on at a restart or a wake (S5 to S8). Profile and engine fall back independently.
 
-    A fallback brings an identity and nothing else: no model, no effort, no permission. Where the permission setting is
-    lost, the agent asks, and where it is lost whether it may work beside others, it may not (S6). An engine that is still named is never replaced (S7)."""
+    A fallback brings an identity and nothing else: no model, no effort, no permission, no environment, no server. Where
+    the permission setting is lost, the agent asks; where it is lost whether it may work beside others, it may not (S6).
+    An engine that is still named is never replaced (S7)."""
     profile = record.profile or saved.profile or _fallback(installed)
     named = record.engine or saved.engine
     engine = named or installed.engine
@@ -197,9 +235,22 @@ def resolve(record: Record, saved: Saved, installed: Installed) -> Resolved | Un
         effort=saved.effort,
         permission=saved.permission or Permission.ask,
         instructions=_text(profile, installed) if saved.instructions is None else saved.instructions,
+        environment=saved.environment,
+        mcp=saved.mcp,
         use=saved.use or WorkspaceUse.alone,
     )
+    if lacking := _lacking(launch, installed.extras.get(engine, frozenset())):
+        detail = f"This Session has {lacking}, which {engine} gives no agent. Start a new Session on another engine."
+        return Unlaunchable(engine, FailReason.open_failed, detail)
     return Resolved(launch, Record(profile, engine), None if named else Fresh.engine_lost)
+
+
+def _lacking(launch: LaunchSnapshot, extras: frozenset[Extra]) -> str:
+    """What of that launch is beyond an engine that has only these extras, by name (A10); empty where nothing is."""
+    environment = f"environment variables ({', '.join(launch.environment)})" if launch.environment else ""
+    servers = f"MCP servers ({', '.join(server.name for server in launch.mcp)})" if launch.mcp else ""
+    wanted = {Extra.environment: environment, Extra.mcp: servers}
+    return " and ".join(what for extra, what in wanted.items() if what and extra not in extras)
 
 
 def _fallback(installed: Installed) -> str:

@@ -111,7 +111,7 @@ def _add(library: Library, source: Source, pack: Path) -> None:
             if file.name == SHORTCUTS:
                 presets = shortcuts(pack.name, file)
             else:
-                profile = expert(f"{pack.name}/{_name(file)}", file)
+                profile = expert(f"{pack.name}/{_name(file)}", file, foreign=source is Source.project)
                 if profile.id in experts:
                     raise Mistake(1, f"there is a file {file.stem} already")
                 experts[profile.id] = profile

@@ -8,9 +8,11 @@ the SDK spells. The price: both are the SDK's inside, and its version is bounded
 
 Nothing of a person's own ~/.claude is read or written. Claude never runs a broken prompt again by itself (H56)."""
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +20,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from amux.core.inputs import Permission
-from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable
+from amux.extensions import Emit, Extra, LaunchSnapshot, McpServer, Opening, Refused, Unavailable
+from amux.providers import mcp_start
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import PATIENCE, Patience
+from amux.providers.given import check_servers, given, harmless, of_servers_alone
 from amux.providers.opening import REMEDY, folder, greeting, installed
 from amux.providers.process import Process
 
@@ -41,10 +45,13 @@ FIXED = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
-# Claude's tools run through this: what they print is shown to people, and its keys are none of it.
-SHELL = f"""\
+# Claude's tools run through this: what they print is shown to people, and its keys are none of it, nor what its MCP servers
+# alone are given. They run through it too, marked, and then by `mcp_start`.
+SERVER = "AGENT_MCP"
+SHELL = """\
 #!/bin/sh
-unset {" ".join(KEYS)}
+[ -n "${server}" ] || unset {hidden}
+unset {keys}
 exec bash -c "$1"
 """
 
@@ -61,8 +68,10 @@ class Claude:
     """A Provider. `env` is the worker's environment; `program`, where it is given, is run in place of the bundled one."""
 
     engine = "claude"
+    extras = frozenset(Extra)
 
     def __init__(self, env: Mapping[str, str], *, program: Path | None = None, patience: Patience = PATIENCE) -> None:
+        self._worker = env
         self._env = {name: env[name] for name in PASSED if env.get(name)}
         self._program, self._patience = program, patience
 
@@ -71,7 +80,8 @@ class Claude:
         if not any(name in self._env for name in KEYS):
             raise Unavailable(f"Claude needs {KEYS[0]} or {KEYS[1]}. Set it in the environment of the worker.")
         _check(opening.launch)
-        unused = _prepared(Path(opening.home) / "claude") / "unused"
+        check_servers(opening.launch)
+        unused = _prepared(Path(opening.home) / "claude", of_servers_alone(opening.launch)) / "unused"
         native = _native(opening.native_id, unused)
         try:
             dialogue = await self._begin(program, opening, native, unused)
@@ -81,10 +91,13 @@ class Claude:
         return dialogue
 
     async def _begin(self, program: Path, opening: Opening, native: Native, unused: Path) -> Dialogue:
+        own = {**self._env, **FIXED, **_places(Path(opening.home))}
+        variables = given(opening.launch, self._worker, own=own)
         process = await Process.start(
             command(program, opening.launch, native),
             opening,
-            env={**self._env, **FIXED, **_places(Path(opening.home))},
+            env={**variables, **own},
+            hidden=variables.values(),
             name="claude",
             remedy=REMEDY,
         )
@@ -117,10 +130,12 @@ def _check(launch: LaunchSnapshot) -> None:
         raise Refused(f"Claude has no effort {launch.effort}. It has: {', '.join(EFFORTS)}.", key="no_effort")
 
 
-def _prepared(state: Path) -> Path:
-    """Claude's own folder, with the shell of its tools; Claude keeps its settings and conversations there."""
+def _prepared(state: Path, hidden: Sequence[str]) -> Path:
+    """Claude's own folder, with the shell of its tools, which do not see the `hidden` variables; Claude keeps its settings
+    and conversations there."""
+    shell = SHELL.format(server=SERVER, hidden=" ".join(hidden), keys=" ".join(KEYS))
     with folder("Claude", state):
-        (state / "shell").write_text(SHELL, encoding="utf-8")
+        (state / "shell").write_text(shell, encoding="utf-8")
         (state / "shell").chmod(0o700)
     return state
 
@@ -159,10 +174,26 @@ def command(program: Path, launch: LaunchSnapshot, native: Native) -> list[str]:
     else:
         line += ["--permission-mode", "bypassPermissions"]
     line += [f"--resume={native.id}" if native.resumed else f"--session-id={native.id}"]
+    if launch.mcp:
+        line += ["--mcp-config", json.dumps({"mcpServers": servers(launch.mcp)})]
     line += ["--include-partial-messages", "--strict-mcp-config", "--setting-sources=project"]
     if launch.effort:
         line += ["--effort", launch.effort]
     return [*line, "--input-format", "stream-json"]
+
+
+def servers(mcp: Sequence[McpServer]) -> dict[str, dict[str, object]]:
+    """The MCP servers as Claude spells them, without anything that it would fill in: it puts its own variables, its key too,
+    wherever it reads `${NAME}`."""
+    return {server.name: _server(server) for server in mcp}
+
+
+def _server(server: McpServer) -> dict[str, object]:
+    if server.url:
+        return {"type": "http", "url": server.url.replace("${", "$%7B")}
+    told = mcp_start.spelled(server.command, harmless(server.environment))
+    arguments = ["-I", "-S", mcp_start.__file__, told]
+    return {"type": "stdio", "command": sys.executable, "args": arguments, "env": {SERVER: server.name}}
 
 
 def _meaning(last_words: str) -> Exception | None:

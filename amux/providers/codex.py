@@ -1,16 +1,18 @@
 """The provider for Codex: finds the program, gives it a home and a configuration of its own, opens a thread in it.
 
 One app-server process a Session, behind its Guard. It reaches its model by OPENAI_BASE_URL with OPENAI_API_KEY, which its
-tools do not see. Nothing of a person's own ~/.codex is read or written."""
+tools do not see, and no more do they what its MCP servers alone are given. Nothing of a person's own ~/.codex is read or written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from amux.core.inputs import Permission
-from amux.extensions import Emit, LaunchSnapshot, Opening, Refused, Unavailable
+from amux.extensions import Emit, Extra, LaunchSnapshot, McpServer, Opening, Refused, Unavailable
+from amux.providers import guard
 from amux.providers.codex_thread import Thread
 from amux.providers.codex_turn import PATIENCE, Patience
+from amux.providers.given import check_servers, given, of_servers_alone
 from amux.providers.opening import REMEDY, folder, greeting, installed
 from amux.providers.pipes import Line
 from amux.providers.process import Process
@@ -24,13 +26,14 @@ PERMISSIONS = {
     Permission.ask: {"approvalPolicy": "on-request", "sandbox": "workspace-write"},
 }
 GONE = ("no rollout found", "invalid session id", "is archived")
-# Half-shown text stays when somebody steers; tools see no key; a server that fails is asked again for some seconds.
+# Half-shown text stays when somebody steers; tools see what they were given, whatever its name, and no key; a server that fails is asked again for some seconds.
 CONFIG = """\
 model_provider = "amux"
 [features]
 instant_interrupt = false
 [shell_environment_policy]
-exclude = ["{key}"]
+ignore_default_excludes = true
+exclude = {hidden}
 [model_providers.amux]
 name = "amux"
 base_url = {base_url}
@@ -45,8 +48,10 @@ class Codex:
     """A Provider. `env` is the worker's environment; `program`, where it is given, is run in place of the packaged one."""
 
     engine = "codex"
+    extras = frozenset(Extra)
 
     def __init__(self, env: Mapping[str, str], *, program: Path | None = None, patience: Patience = PATIENCE) -> None:
+        self._worker = env
         self._base_url = env.get("OPENAI_BASE_URL") or OPENAI
         self._key = env.get(KEY, "")
         self._program, self._patience = program, patience
@@ -56,11 +61,15 @@ class Codex:
         if not self._key:
             raise Unavailable(f"Codex needs {KEY}. Set it in the environment of the worker.")
         home = Path(opening.home)
-        state = _configured(home / "codex", self._base_url)
+        own = {"CODEX_HOME": str(home / "codex"), KEY: self._key, "RUST_LOG": "error"}
+        variables = given(opening.launch, self._worker, own=own)
+        check_servers(opening.launch)
+        _configure(home / "codex", self._base_url, (KEY, *of_servers_alone(opening.launch)))
         process = await Process.start(
             [str(program), "app-server", "--strict-config"],
             opening,
-            env={"CODEX_HOME": str(state), KEY: self._key, "RUST_LOG": "error"},
+            env={**variables, **own},
+            hidden=variables.values(),
             remedy=REMEDY,
         )
         thread = Thread(process, self._patience)
@@ -111,12 +120,12 @@ def packaged() -> Path:
     return installed("Codex", "codex_cli_bin", "bin", "codex")
 
 
-def _configured(state: Path, base_url: str) -> Path:
-    """Codex's own folder with our configuration in it; Codex writes into both, so they are the Session's own."""
+def _configure(state: Path, base_url: str, hidden: Sequence[str]) -> None:
+    """Make Codex's own folder with our configuration in it; Codex writes into both, so they are the Session's own.
+    `hidden` are the variables that its tools do not see."""
     with folder("Codex", state):
-        text = CONFIG.format(base_url=json.dumps(base_url), key=KEY)
+        text = CONFIG.format(base_url=json.dumps(base_url), key=KEY, hidden=json.dumps(hidden))
         (state / "config.toml").write_text(text, encoding="utf-8")
-    return state
 
 
 def _settings(launch: LaunchSnapshot) -> dict[str, object]:
@@ -126,6 +135,15 @@ def _settings(launch: LaunchSnapshot) -> dict[str, object]:
         settings["developerInstructions"] = launch.instructions
     if launch.model:
         settings["model"] = launch.model
-    if launch.effort:
-        settings["config"] = {"model_reasoning_effort": launch.effort}
-    return settings
+    config: dict[str, object] = {"model_reasoning_effort": launch.effort} if launch.effort else {}
+    if launch.mcp:
+        config["mcp_servers"] = {server.name: _server(server) for server in launch.mcp}
+    return {**settings, "config": config} if config else settings
+
+
+def _server(server: McpServer) -> dict[str, object]:
+    """A server as Codex spells it. It gives a program little of its own environment, and these names beside."""
+    if server.url:
+        return {"url": server.url}
+    program, *arguments = server.command
+    return {"command": program, "args": arguments, "env_vars": [guard.MARK, *server.environment]}

@@ -100,8 +100,8 @@ def failure(error: object) -> tuple[str, str]:
 
 def question(params: Line, item: ItemSeen | None) -> tuple[str, str]:
     """What a permission request is about, in one line, and the rest: Codex's reason, or the change itself."""
-    asked = command(as_text(params.get("command"))) or (item.title if item else "") or "change files"
-    return asked, as_text(params.get("reason")) or (item.text if item else "")
+    asked = command(as_text(params.get("command"))) or (item.title if item else "") or as_text(params.get("message"))
+    return asked or "change files", as_text(params.get("reason")) or (item.text if item else "")
 
 
 def message(inputs: tuple[Input, ...], note: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ from amux.extensions import (
 )
 from amux.providers import codex_items, strays
 from amux.providers.audience import Audience
-from amux.providers.codex_told import Told
+from amux.providers.codex_told import Question, Told
 from amux.providers.codex_turn import Patience, Turn
 from amux.providers.compacting import Compacting
 from amux.providers.jsonrpc import CallId, Peer
@@ -154,9 +154,8 @@ class Thread:
             await within(over, AGAIN_SECONDS)
 
     async def answer(self, request: RequestId, verdict: Verdict) -> None:
-        number = self._told.take(request)
-        if number is not None:
-            await unless_dead(self.peer.reply(number, {"decision": DECISIONS[verdict]}))
+        if question := self._told.take(request):
+            await unless_dead(self.peer.reply(question.number, _answered(question, verdict)))
 
     async def close(self) -> None:
         self._audience.leave()
@@ -170,8 +169,8 @@ class Thread:
     def rest(self) -> None:
         self._life.beside(self.pause_goal())
 
-    def decline(self, number: CallId) -> None:
-        self._life.beside(self.peer.reply(number, {"decision": DECISIONS[Verdict.deny]}))
+    def decline(self, question: Question) -> None:
+        self._life.beside(self.peer.reply(question.number, _answered(question, Verdict.deny)))
 
     def refuse(self, number: CallId, method: str) -> None:
         self._life.beside(self.peer.refuse(number, method))
@@ -193,3 +192,13 @@ class Thread:
     async def _ask(self, method: str, **params: object) -> Line:
         about = {"threadId": self.native_id, **params}
         return await self.peer.ask(method, about, seconds=self._patience.answer)
+
+
+def _answered(question: Question, verdict: Verdict) -> dict[str, object]:
+    """A person's word as Codex wants it: always is for this conversation alone."""
+    if not question.of_server:
+        return {"decision": DECISIONS[verdict]}
+    if verdict is Verdict.deny:
+        return {"action": "decline"}
+    persist = {"_meta": {"persist": "session"}} if verdict is Verdict.always else {}
+    return {"action": "accept", "content": {}, **persist}

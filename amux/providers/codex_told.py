@@ -6,6 +6,7 @@ here is sent: what has to be done about it is asked of `Hands`."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -34,7 +35,16 @@ from amux.providers.pipes import Line
 log = structlog.get_logger()
 OUTCOMES = {"completed": Outcome.completed, "interrupted": Outcome.interrupted}
 PERMISSIONS = ("item/commandExecution/requestApproval", "item/fileChange/requestApproval")
+ELICITATION = "mcpServer/elicitation/request"  # a permission too, when Codex itself asks so for a server's tool
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A permission request by Codex's own number; one about an MCP server's tool wants an answer of another form."""
+
+    number: CallId
+    of_server: bool = False
 
 
 class Hands(Protocol):
@@ -46,7 +56,7 @@ class Hands(Protocol):
     def rest(self) -> None:
         """Pause the thread's goal; nobody granted it."""
 
-    def decline(self, number: CallId) -> None:
+    def decline(self, question: Question) -> None:
         """Answer no to a permission request."""
 
     def refuse(self, number: CallId, method: str) -> None:
@@ -67,10 +77,10 @@ class Told:
         self._tell, self._stir = audience.tell, audience.stir
         self._turns: dict[str, Turn] = {}
         self._early: list[Callable[[], None]] = []
-        self._requests: dict[RequestId, CallId] = {}
+        self._requests: dict[RequestId, Question] = {}
 
-    def take(self, request: RequestId) -> CallId | None:
-        """Codex's own number of an open question, which is open no more."""
+    def take(self, request: RequestId) -> Question | None:
+        """An open question, which is open no more."""
         return self._requests.pop(request, None)
 
     def begin(self, turn: Turn) -> None:
@@ -168,7 +178,7 @@ class Told:
         compacting.end()
 
     def _withdrawn(self, number: CallId) -> None:
-        for request in [request for request, asked in self._requests.items() if asked == number]:
+        for request in [request for request, asked in self._requests.items() if asked.number == number]:
             del self._requests[request]
             if self.turn:
                 self._tell(PermissionWithdrawn(self.turn.id, request))
@@ -199,14 +209,21 @@ class Told:
         """One request of Codex's. It waits for ever, so each is answered: by a person, or at once."""
         native = str(params.get("turnId") or "")
         turn = self._turns.get(native)
-        if method not in PERMISSIONS:
+        question = Question(number, of_server=_of_server(method, params))
+        if method not in PERMISSIONS and not question.of_server:
             self._hands.refuse(number, method)
         elif self._too_early(native):
             self._early.append(partial(self.asked, number, method, params))
         elif turn is None or turn is not self.turn:
-            self._hands.decline(number)
+            self._hands.decline(question)
         else:
             request = RequestId(f"{turn.id}-{number}")  # Codex counts from 0 in each process, and a Turn has one
-            self._requests[request] = number
+            self._requests[request] = question
             title, detail = codex_items.question(params, turn.opened(ItemId(str(params.get("itemId")))))
             self._tell(PermissionAsked(turn.id, request, title, detail))
+
+
+def _of_server(method: str, params: Line) -> bool:
+    """Whether that is Codex's question before a tool of an MCP server. A server's own question to people is none."""
+    about = params.get("_meta")
+    return method == ELICITATION and isinstance(about, dict) and about.get("codex_approval_kind") == "mcp_tool_call"

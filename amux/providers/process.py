@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -110,6 +110,7 @@ class Process:
         opening: Opening,
         *,
         env: Mapping[str, str],
+        hidden: Iterable[str] = (),
         name: str = "",
         remedy: str = "`amux doctor` says what is missing.",
         limits: Limits = Limits(),
@@ -117,10 +118,11 @@ class Process:
         """Run `argv` behind a Guard, in the Session's own home and in its workspace, until the opening's deadline at most,
         unless what `guarded` is told at once moves it on.
 
-        `env` is what the provider adds to the few names that pass; `name` is what people call the agent. Whatever still acts in
-        that home is killed first; a workspace in which another agent works is waited for, and that one's owner is told.
-        Raises Unavailable (and says `remedy`) when the program cannot be run, the home not be used or not be had; Refused
-        when the workspace is not there, or is not left by others; Stale when the deadline has passed. Nothing runs then."""
+        `env` is what the provider adds to the few names that pass; `name` is what people call the agent; `hidden` are values
+        that nothing told may hold, beside those of names like `*_KEY`. Whatever still acts in that home is killed first; a
+        workspace in which another agent works is waited for, and that one's owner is told. Raises Unavailable (and says
+        `remedy`) when the program cannot be run, the home not be used or not be had; Refused when the workspace is not
+        there, or is not left by others; Stale when the deadline has passed. Nothing runs then."""
         name = name or Path(argv[0]).name
         locks = prepare(opening, name)
         try:
@@ -129,7 +131,8 @@ class Process:
             raise Unavailable(f"{name} cannot be started: {e.strerror}. {remedy}") from e
         self = cls(name, popen, control, limits)
         self._lock, self._remedy, self._wanted = locks.home, remedy, opening.wanted
-        self._secrets = tuple(value for key, value in env.items() if SECRET.search(key.upper()) and len(value) > 5)
+        secrets = [*hidden, *(value for key, value in env.items() if SECRET.search(key.upper()))]
+        self._secrets = tuple(value for value in secrets if len(value) > 5)
         opening.guarded(self.extend)
         await self._wait_for_start(opening)
         return self

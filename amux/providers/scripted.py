@@ -4,8 +4,9 @@
 inside the worker and is for benchmarks only: it has no process that could be killed, and forgets when it is closed."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from amux.extensions import (
     DeltaSeen,
     Died,
     Emit,
+    Extra,
     Input,
     InputId,
     ItemId,
@@ -34,6 +36,7 @@ from amux.extensions import (
     Usage,
     Verdict,
 )
+from amux.providers.given import given
 from amux.providers.pipes import Line
 from amux.providers.process import Process
 from amux.providers.scripted_agent import Agent, Failed
@@ -195,19 +198,23 @@ _STATUSES = {status.value: status for status in ItemStatus}
 
 
 class Scripted:
-    """The agent as a program. An ordinary prompt takes it `seconds`; `patience` as in ScriptedConversation."""
+    """The agent as a program. An ordinary prompt takes it `seconds`; `patience` as in ScriptedConversation; `env` is the
+    worker's environment. It has no tools that are real, so no MCP server either."""
 
     engine = ENGINE
+    extras = frozenset({Extra.environment})
 
-    def __init__(self, *, seconds: float = 1.0, patience: float = 60.0) -> None:
-        self._seconds, self._patience = seconds, patience
+    def __init__(self, *, seconds: float = 1.0, patience: float = 60.0, env: Mapping[str, str] = os.environ) -> None:
+        self._seconds, self._patience, self._worker = seconds, patience, env
 
     async def open(self, opening: Opening, emit: Emit) -> Conversation:
         """As the protocol says."""
+        variables = given(opening.launch, self._worker)
         process = await Process.start(
             [sys.executable, "-I", "-S", "-c", PROGRAM, ROOT, str(self._seconds), opening.native_id or ""],
             opening,
-            env={},
+            env=variables,
+            hidden=variables.values(),
             name="The scripted agent",
             remedy="It is part of amux: install amux again.",
         )
@@ -258,9 +265,10 @@ class _ProgramLink:
 
 
 class ScriptedInWorker:
-    """The same agent inside the worker, for benchmarks: no process, no Guard, no file."""
+    """The same agent inside the worker, for benchmarks: no process, no Guard, no file, and no environment of its own."""
 
     engine = ENGINE
+    extras = frozenset[Extra]()
 
     def __init__(self, *, seconds: float = 0.0) -> None:
         self._seconds = seconds

@@ -18,7 +18,7 @@ from amux.core.errors import Stale, Unavailable
 from amux.core.events import ConversationOpening, Event, InputAccepted, Label, Outcome, TurnFinished, TurnStarted
 from amux.core.ids import InputId, Seq, SessionKey, SessionRef
 from amux.core.inputs import Input, Said, Withdraw
-from amux.core.launch import Installed, Profile, Record, Unlaunchable, resolve
+from amux.core.launch import Extra, Installed, Profile, Record, Unlaunchable, resolve
 from amux.core.session import State
 from amux.core.steering import Busy
 from amux.core.step import Phase, Scratch, Step
@@ -84,7 +84,10 @@ class Runtime:
     @property
     def installed(self) -> Installed:
         """What there is today."""
-        return Installed(frozenset(self.providers), self.engine, self.profiles)
+        # a plug-in of before there were extras has none
+        none: frozenset[Extra] = frozenset()
+        extras = {name: getattr(one, "extras", none) for name, one in self.providers.items()}
+        return Installed(frozenset(self.providers), self.engine, self.profiles, extras)
 
 
 async def own(session: SessionKey, rt: Runtime, register: Callable[["Owner"], None]) -> None:

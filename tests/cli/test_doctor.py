@@ -252,7 +252,8 @@ async def test_an_agent_that_is_no_program(monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.mark.agent
 async def test_the_matrix_asks_the_live_agents() -> None:
     seen = {finding.what: finding.state async for finding in agents.matrix({})}
-    assert seen == dict.fromkeys(("claude", "codex", "scripted"), "steering: yes, compaction: yes")
+    every = "steering: yes, compaction: yes, environment: yes, mcp: yes"
+    assert seen == {"claude": every, "codex": every, "scripted": every.replace("mcp: yes", "mcp: no")}
 
 
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

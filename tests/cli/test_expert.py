@@ -19,6 +19,14 @@ REF = SessionRef("local", SessionId("7k3m"))
 PACK = {
     "reviewer.toml": 'title = "Reads a change"\nengine = "codex"\nmodel = "m1"\ninstructions = "Be brief."\n',
     "careful.md": '+++\ntitle = "Asks"\n+++\nAsk before every tool: use permission = "ask".\n',
+    "keeper.toml": """\
+environment = ["GH_TOKEN"]
+[mcp.owl]
+command = ["owl-server", "a b"]
+environment = ["OWL_KEY"]
+[mcp.far]
+url = "https://h/mcp"
+""",
     "shortcuts.toml": '[quick]\nexpert = "team/reviewer"\neffort = "low"\npermission = "bypass"\n',
 }
 
@@ -30,7 +38,8 @@ def env(tmp_path: Path) -> dict[str, str]:
         parent.mkdir(parents=True)
         for name, text in PACK.items():
             (parent / name).write_text(text)
-    return {"AMUX_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    (tmp_path / "work" / PROJECT / "here" / "keeper.toml").unlink()  # no project's Pack may
+    return {"AMUX_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), "GH_TOKEN": "for-nobody-to-see"}
 
 
 @pytest.mark.rule("S2")
@@ -47,6 +56,7 @@ async def test_ls_names_them_and_what_is_wrong(env: dict[str, str], tmp_path: Pa
         "ID               KIND      FROM     TITLE",
         "builtin/default  expert    builtin  The agent as it comes",
         "team/careful     expert    user     Asks",
+        "team/keeper      expert    user",
         "team/reviewer    expert    user     Reads a change",
         "team/quick       shortcut  user",
     ]
@@ -70,6 +80,13 @@ async def test_show(env: dict[str, str]) -> None:
         "expert": "team/reviewer",
         "permission": "bypass",
     }
+    said = await cli(env, "expert", "show", "team/keeper")
+    assert [line for line in said.lines if line.startswith(("environment", "mcp"))] == [
+        "environment  GH_TOKEN",
+        "mcp          owl: owl-server 'a b' (given OWL_KEY)",
+        "mcp          far: https://h/mcp",
+    ]
+    assert "for-nobody-to-see" not in said.out
     said = await cli(env, "expert", "show", "team/reviewr")
     assert (said.code, said.err) == (1, "There is no expert team/reviewr. Did you mean team/reviewer?\n")
 

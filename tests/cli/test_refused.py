@@ -108,17 +108,6 @@ async def test_the_disk_of_the_journal_is_full(env: dict[str, str]) -> None:
     assert journal(env) == 2
 
 
-async def test_a_home_that_a_client_cannot_write(env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    said = await cli({**env, "AMUX_HOME": str(tmp_path / "file")}, "run", "hello")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == (
-        f"No workspace can be made in {tmp_path}/file/workspaces (Not a directory): name one with --workspace, or set "
-        "AMUX_HOME to a folder that is yours.\n"
-    )
-    assert journal(env) == 0
-
-
 REFUSED = 'connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused'
 
 

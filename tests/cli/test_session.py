@@ -122,6 +122,22 @@ async def test_ls_and_show(house: House, busy: Session) -> None:
     assert (await house.cli("ls", "--target", "elsewhere")).code == 0
 
 
+@pytest.mark.rule("S2")
+async def test_show_names_what_a_session_is_given(house: House) -> None:
+    pack = Path(house.env["AMUX_HOME"], "packs", "given")
+    pack.mkdir(parents=True)
+    (pack / "owl.toml").write_text("""environment = ["GH_TOKEN"]
+[mcp.owl]
+command = ["hoot", "a b"]
+environment = ["OWL_KEY"]
+""")
+    told = await house.cli("run", "!say hello", "--detach", "--expert", "given/owl")
+    said = await house.cli("show", told.out.strip())
+    assert {"environment  GH_TOKEN", "mcp          owl: hoot 'a b' (given OWL_KEY)"} <= {*said.lines}
+    (shown,) = rows(await house.cli("show", told.out.strip(), "--json"))
+    assert (shown["environment"], shown["mcp"]) == (["GH_TOKEN"], ["owl: hoot 'a b' (given OWL_KEY)"])
+
+
 async def test_interrupt(house: House, busy: Session) -> None:
     said = await house.cli("interrupt", busy.ref.id)
     assert (said.code, said.out) == (0, f"Interrupting Turn 1 of {busy.ref.id[:6]}. Finished steps stay.\n")

@@ -6,7 +6,7 @@ import pytest
 
 from amux.core.errors import Refused
 from amux.core.inputs import Permission
-from amux.core.launch import DEFAULT_PROFILE, Asked, Profile, Shortcut
+from amux.core.launch import DEFAULT_PROFILE, Asked, McpServer, Profile, Shortcut
 from amux.packs.loader import PROJECT, Fault, Library, Source, load
 from amux.packs.reading import MAX_FILE, MAX_INSTRUCTIONS
 
@@ -28,6 +28,19 @@ title = "写作"
 # How to write
 
 Plain words.
+"""
+KEEPER = """\
+environment = ["GH_TOKEN", "_X1"]
+
+[mcp.owl]
+command = ["owl-server", "--quiet", ""]
+environment = ["OWL_KEY"]
+
+[mcp.far_away]
+url = "https://mcp.example.com:8443/a?b=c"
+
+[mcp.still]
+command = ["still"]
 """
 SHORTCUTS = """\
 [quick]
@@ -72,6 +85,36 @@ def test_a_pack_of_a_person_and_one_of_a_project(tmp_path: Path) -> None:
     plain = Shortcut("team/plain", "", DEFAULT_PROFILE, Asked("claude", "haiku", "low"))
     assert library.shortcuts == {one.id: one for one in (quick, plain)}
     assert set(load(tmp_path / "user").sources) == {"builtin", "team"}
+
+
+@pytest.mark.rule("S2")
+def test_an_expert_brings_servers_and_names_of_variables(tmp_path: Path) -> None:
+    pack(tmp_path / "user", "team", keeper__toml=KEEPER, scribe__md=f"+++\n{KEEPER}+++\nWrite.")
+    library = load(tmp_path / "user")
+    assert library.faults == []
+    names = ("GH_TOKEN", "_X1")
+    owl = McpServer("owl", ("owl-server", "--quiet", ""), environment=("OWL_KEY",))
+    servers = (owl, McpServer("far_away", url="https://mcp.example.com:8443/a?b=c"), McpServer("still", ("still",)))
+    assert library.expert("team/keeper") == Profile("team/keeper", environment=names, mcp=servers)
+    assert library.expert("team/scribe") == Profile("team/scribe", "", "Write.", environment=names, mcp=servers)
+
+
+@pytest.mark.rule("S2")
+def test_a_project_pulls_no_variable_into_its_agent(tmp_path: Path) -> None:
+    """It came with a clone: its servers get nothing of this machine's, and no more do its experts."""
+    theirs = tmp_path / PROJECT
+    servers = '[mcp.owl]\ncommand = ["owl"]\n[mcp.far]\nurl = "https://h/mcp"\n'
+    pack(theirs, "plain", a__toml=servers)
+    pack(theirs, "asks", a__toml='title = "x"\nenvironment = ["AWS_SECRET_ACCESS_KEY"]\n')
+    pack(theirs, "below", a__toml=f'{servers}[mcp.cat]\ncommand = ["cat"]\nenvironment = ["GH_TOKEN"]\n')
+    library = load(tmp_path / "none", tmp_path)
+    assert [(fault.pack, fault.line) for fault in library.faults] == [("asks", 2), ("below", 7)]
+    for fault in library.faults:
+        assert fault.what == (
+            "environment: a project's Pack is given no variable; put this expert into a Pack of your own, in packs/ of "
+            "AMUX_HOME"
+        )
+    assert library.expert("plain/a").mcp == (McpServer("owl", ("owl",)), McpServer("far", url="https://h/mcp"))
 
 
 MISTAKES: dict[str, tuple[dict[str, str | bytes], str, int, str]] = {
@@ -126,6 +169,69 @@ MISTAKES: dict[str, tuple[dict[str, str | bytes], str, int, str]] = {
         "permission must be bypass or ask",
     ),
 }
+
+
+SERVER_MISTAKES: dict[str, tuple[str, int, str]] = {  # the text of a.toml, the line, what is told
+    "a variable by itself": ('environment = "A"', 1, "environment must be a list of names like GITHUB_TOKEN, of at"),
+    "a variable's value": ('\nenvironment = ["A=1"]', 2, "environment must be a list of names"),
+    "a lower-case variable": ('environment = ["path"]', 1, "environment must be a list of names"),
+    "a number for a variable": ("environment = [1]", 1, "environment must be a list of names"),
+    "an endless variable": (f'environment = ["{"A" * 65}"]', 1, "environment must be a list of names"),
+    "many variables": (f"environment = {[f'A{n}' for n in range(33)]}", 1, "environment has 33 names, and 32 is the"),
+    **{
+        f"a variable of amux: {name}": (
+            f'title = ""\nenvironment = ["A", "{name}"]',
+            2,
+            f"environment: {name} is amux's own or its database's, and is given to no agent",
+        )
+        for name in ("AMUX_POSTGRES_URL", "PGPASSWORD", "POSTGRES_PASSWORD", "REDIS_URL", "REDISCLI_AUTH")
+    },
+    "a variable of amux for a server": (
+        '[mcp.a]\ncommand = ["a"]\n\n[mcp.b]\ncommand = ["b"]\nenvironment = ["PGPASSWORD"]',
+        6,
+        "environment: PGPASSWORD is amux's own",
+    ),
+    "servers that are no table": ("\nmcp = 1", 2, "write a table [mcp]"),
+    "a server that is no table": ('title = ""\nmcp.owl = 1', 2, "write a table [mcp.owl]"),
+    "a server's name": ('[mcp.b]\nurl = "http://h"\n[mcp.B]', 3, "an MCP server is named by one word"),
+    "a server's key with a slip": (
+        '[mcp.a]\nurl = "http://h"\n[mcp.b]\ncomand = ["b"]',
+        4,
+        "there is no key comand; write command",
+    ),
+    "a command and a url": (
+        '\n[mcp.a]\ncommand = ["a"]\nurl = "http://h"',
+        2,
+        "mcp.a must have a command or a url, and not both",
+    ),
+    "a server of nothing": ("[mcp.a]", 1, "mcp.a must have a command or a url, and not both"),
+    "a command of nothing": ("[mcp.a]\ncommand = []", 2, "command must begin with a program"),
+    "a program of nothing": ('[mcp.a]\ncommand = [""]', 2, "command must begin with a program"),
+    "a command that is a text": ('[mcp.a]\ncommand = "a b"', 2, "command must be a list of texts"),
+    "a NUL in a command": ('[mcp.a]\ncommand = ["a", "\\u0000"]', 2, "command must be a list of texts"),
+    "a long command": (f'[mcp.a]\ncommand = ["a", "{"x" * 1_000}"]', 1, "mcp.a: 1000 characters of a command, 500 of"),
+    "a long url": (f'[mcp.a]\nurl = "http://h/{"x" * 500}"', 1, "mcp.a: 1000 characters of a command, 500 of a url"),
+    **{
+        f"a url that {why}": (f'[mcp.a]\nurl = "{url}"', 2, "url must be an address like https://host/mcp, without a")
+        for why, url in {
+            "is none": "h/mcp",
+            "holds a password": "https://user:word@h/mcp",
+            "would be filled in": "https://h/${ANTHROPIC_API_KEY}",
+            "is of two lines": "https://h/\\nmcp",
+        }.items()
+    },
+    "variables for a url": (
+        '[mcp.a]\nurl = "http://h"\nenvironment = ["A"]',
+        3,
+        "environment: a server at a url runs elsewhere and gets none",
+    ),
+    "many servers": (
+        "\n".join(f'[mcp.a{n}]\nurl = "http://h"' for n in range(9)),
+        1,
+        "mcp has 9 servers, and 8 is the most",
+    ),
+}
+MISTAKES |= {why: ({"a__toml": text}, "a.toml", line, what) for why, (text, line, what) in SERVER_MISTAKES.items()}
 
 
 @pytest.mark.rule("S2")

@@ -84,10 +84,12 @@ class Room(Generic[C, P]):
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # a sign of life came
     grew: asyncio.Condition = field(default_factory=asyncio.Condition)
     opened: list[C] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)  # more of the worker's
 
     def provider(self, *, patience: P | None = None, program: Path | None = None, key: str = KEY) -> Opens[C]:
         kind = self.kind
         env = {kind.url_name: self.url + kind.path, kind.key_name: key, "AMUX_POSTGRES_URL": "postgresql://secret"}
+        env |= self.variables
         return kind.makes(env, program=program, patience=patience or kind.patience)
 
     async def open(

@@ -18,6 +18,7 @@ from amux.extensions import (
     ItemStatus,
     ItemType,
     LaunchSnapshot,
+    McpServer,
     Outcome,
     Refused,
     TurnEnded,
@@ -25,7 +26,7 @@ from amux.extensions import (
     Uncertain,
     Usage,
 )
-from amux.providers.claude import EFFORTS, WITHHELD, Native, command
+from amux.providers.claude import EFFORTS, WITHHELD, Native, command, servers
 from amux.providers.claude_dialogue import Dialogue
 from amux.providers.claude_turn import Patience
 from amux.sandbox.replies import Say, Shell
@@ -42,8 +43,15 @@ room = claude_room.room
 @pytest.mark.parametrize(("model", "effort"), [(None, None), ("loopback", "high")])
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("instructions", ["", "--Be\nbrief."])
+@pytest.mark.parametrize("mcp", [(), (McpServer("near", ("owl", "长 ${A}")), McpServer("far", url="https://h/mcp"))])
 def test_the_command_is_the_one_that_the_sdk_spells(
-    *, asks: bool, model: str | None, effort: str | None, resumed: bool, instructions: str
+    *,
+    asks: bool,
+    model: str | None,
+    effort: str | None,
+    resumed: bool,
+    instructions: str,
+    mcp: tuple[McpServer, ...],
 ) -> None:
     sdk = importlib.import_module("claude_agent_sdk")  # here, since it takes seconds
     transport = importlib.import_module("claude_agent_sdk._internal.transport.subprocess_cli")
@@ -52,6 +60,7 @@ def test_the_command_is_the_one_that_the_sdk_spells(
         system_prompt={"type": "preset", "preset": "claude_code", **({"append": instructions} if instructions else {})},
         setting_sources=["project"],
         strict_mcp_config=True,
+        mcp_servers=servers(mcp),
         disallowed_tools=[*WITHHELD],
         include_partial_messages=True,
         permission_mode="default" if asks else "bypassPermissions",
@@ -62,7 +71,7 @@ def test_the_command_is_the_one_that_the_sdk_spells(
         session_id=None if resumed else "ID",
     )
     permission = Permission.ask if asks else Permission.bypass
-    launch = LaunchSnapshot("claude", "", "", model, effort, permission, instructions)
+    launch = LaunchSnapshot("claude", "", "", model, effort, permission, instructions, mcp=mcp)
     spelled = transport.SubprocessCLITransport("", options)._build_command()
     assert command(Path("/x/claude"), launch, Native("ID", resumed=resumed)) == spelled
 

@@ -18,6 +18,7 @@ from amux.extensions import (
     DeltaSeen,
     Died,
     Extend,
+    Extra,
     Input,
     InputId,
     ItemSeen,
@@ -41,7 +42,7 @@ from amux.extensions import (
 from amux.providers.process import boottime
 from amux.providers.scripted import Scripted, ScriptedInWorker
 from amux.providers.scripted_agent import Failed, Step, parse
-from tests.providers.conftest import carriers, eventually, last_tick
+from tests.providers.conftest import carriers, eventually, last_tick, read
 
 T1, T2 = TurnId(1), TurnId(2)
 
@@ -69,8 +70,9 @@ class Desk:
         native_id: str | None = None,
         seconds: float = 60,
         instructions: str = "",
+        environment: tuple[str, ...] = (),
     ) -> Conversation:
-        launch = LaunchSnapshot("scripted", str(self.workspace), instructions=instructions)
+        launch = LaunchSnapshot("scripted", str(self.workspace), instructions=instructions, environment=environment)
         ref = SessionRef("local", SessionId("abc"))
         opening = Opening(ref, launch, str(self.home), boottime() + seconds, native_id, self.extends.append)
         conversation = await (provider or Scripted(seconds=0.1, patience=20)).open(opening, self._emit)
@@ -429,6 +431,20 @@ async def test_closing_tells_nothing_more(desk: Desk, provider: Provider) -> Non
     await conversation.close()
     await conversation.close()
     assert desk.events == []
+
+
+@pytest.mark.rule("S5", "A10")
+async def test_it_has_the_variables_that_it_is_given_and_no_servers(desk: Desk) -> None:
+    worker = {"GH_TOKEN": "token-for-the-agent", "OTHER": "for-nobody"}
+    await desk.open(Scripted(env=worker), environment=("GH_TOKEN",))
+    env = [read(f"/proc/{pid}/environ").decode().split("\0") for pid in carriers(desk.home)]
+    assert [[line for line in one if line.startswith(("GH_TOKEN", "OTHER"))] for one in env] == [
+        ["GH_TOKEN=token-for-the-agent"]
+    ] * len(env)
+    assert env
+    with pytest.raises(Refused, match="is given GONE, which the worker does not have"):
+        await desk.open(Scripted(env=worker), environment=("GONE",))
+    assert (Scripted.extras, ScriptedInWorker.extras) == (frozenset({Extra.environment}), frozenset())
 
 
 def test_parse() -> None:

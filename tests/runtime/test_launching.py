@@ -16,7 +16,7 @@ from amux.core.events import (
 )
 from amux.core.ids import InputId, Principal, SessionId, SessionKey, SessionRef, TurnId
 from amux.core.inputs import Action, Interrupt, Manage, Permission
-from amux.core.launch import DEFAULT_PROFILE, LaunchSnapshot, Record, Saved, saved
+from amux.core.launch import DEFAULT_PROFILE, Extra, LaunchSnapshot, McpServer, Record, Saved, saved
 from amux.extensions import Emit, Opening, Refused, Unavailable
 from amux.ports import Draft, NewBinding
 from amux.runtime.submit import Submit
@@ -204,6 +204,32 @@ async def test_a_lost_workspace_is_an_error(house: House) -> None:
     assert why.reason is FailReason.open_failed
     assert why.detail.startswith("The workspace of this Session is lost from its record.")
     assert house.agent.opened == []
+
+
+@pytest.mark.rule("A10", "S5")
+async def test_what_an_engine_does_not_give_is_named_and_not_left_out(house: House) -> None:
+    house.agent.extras = frozenset({Extra.environment})
+    server = McpServer("owl", ("hoot",), environment=("OWL_KEY",))
+    key = session(house, kept=replace(saved(LAUNCH), environment=("GH_TOKEN",), mcp=(server,)))
+    why = await failed(house, key, 9)
+    assert (why.reason, why.detail) == (
+        FailReason.open_failed,
+        "This Session has MCP servers (owl), which fake gives no agent. Start a new Session on another engine.",
+    )
+    assert (house.agent.opened, any(isinstance(event, TurnStarted) for event in house.events(key))) == ([], False)
+    await sleep(house)
+    house.agent.extras = frozenset(Extra)
+    await turn(house, key, 1)
+    launch = house.agent.opened[0].opening.launch
+    assert (launch.environment, launch.mcp) == (("GH_TOKEN",), (server,))
+
+
+@pytest.mark.rule("A10")
+async def test_a_plug_in_that_says_nothing_of_extras_has_none(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FakeProvider, "extras")
+    del house.agent.extras
+    key = session(house, kept=replace(saved(LAUNCH), environment=("GH_TOKEN",)))
+    assert "environment variables (GH_TOKEN), which fake gives no agent" in (await failed(house, key, 1)).detail
 
 
 @pytest.mark.rule("S8", "S3")

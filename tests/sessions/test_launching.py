@@ -91,6 +91,41 @@ async def test_a_session_outlives_the_pack_of_its_expert(room: Room) -> None:
         await launch(room, "!say four", expert="team/owl")
 
 
+@pytest.mark.rule("S2", "S5")
+async def test_a_session_keeps_its_variables_whatever_its_expert_names_today(env: dict[str, str]) -> None:
+    """Names stand in its row and values nowhere: each process has what the worker has then."""
+    worker = {**env, "AMUX_LINGER": "0", "OWL_TOKEN": "a-value-of-the-worker"}
+    async with opened(worker) as room:
+        pack = room.settings.home / "packs" / "team"
+        pack.mkdir(parents=True)
+        (pack / "owl.toml").write_text('environment = ["OWL_TOKEN"]\n')
+        session = await launch(room, "!say one", expert="team/owl")
+        await room.finished(session, 1)
+        (pack / "owl.toml").write_text('environment = ["GONE"]\n')
+        await manage(room, session, Action.restart)
+        await room.say(session, "!say two")
+        await room.finished(session, 2)
+        await asleep(room, session)
+        (pack / "owl.toml").unlink()
+        del worker["OWL_TOKEN"]
+        await room.say(session, "!say three")
+        failed = await room.seen(session, e.SubmissionFailed)
+        assert failed.detail.startswith("This Session is given OWL_TOKEN, which the worker does not have.")
+        found = await room.parts.sessions.find(str(session.ref))
+        assert found.saved.environment == ("OWL_TOKEN",)
+        assert "a-value-of-the-worker" not in repr((found, await room.log(session)))
+
+
+@pytest.mark.rule("A10")
+async def test_an_expert_with_servers_does_not_run_without_them(room: Room) -> None:
+    pack = room.settings.home / "packs" / "team"
+    pack.mkdir(parents=True)
+    (pack / "owl.toml").write_text('[mcp.owl]\ncommand = ["owl"]\n')
+    session = await launch(room, "!say one", expert="team/owl")
+    failed = await room.seen(session, e.SubmissionFailed)
+    assert failed.detail.startswith("This Session has MCP servers (owl), which scripted gives no agent.")
+
+
 @pytest.mark.rule("S2")
 async def test_sessions_of_one_expert_are_nothing_to_each_other(room: Room) -> None:
     one, other = [await launch(room, "!say hello") for _ in range(2)]

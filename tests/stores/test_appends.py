@@ -186,8 +186,8 @@ SNAPSHOTS: dict[str, tuple[str, Saved]] = {
     "no JSON": ('{"engine": "e', Saved()),
     "no object": ("[1]", Saved()),
     "a setting of another release": (
-        '{"engine":"e1","workspace":"/w","permission":"perhaps","model":7,"more":[]}',
-        Saved(engine="e1", workspace="/w"),
+        '{"engine":"e1","workspace":"/w","permission":"perhaps","model":7,"environment":["A"],"mcp":[{"name":7}],"more":[]}',
+        Saved(engine="e1", workspace="/w", environment=("A",)),
     ),
 }
 

@@ -65,7 +65,7 @@ async def test_a_row_of_before_the_identity_columns_still_runs(fresh_database: s
     for id_ in ("before", "beside"):
         found = await sessions.find(id_)
         assert found.record == Record()
-        settled = resolve(found.record, found.saved, Installed(frozenset({"codex"}), "scripted", {}))
+        settled = resolve(found.record, found.saved, Installed(frozenset({"codex"}), "scripted", {}, {}))
         launch = LaunchSnapshot("codex", "/w1", "builtin/default", "M1")
         assert settled == Resolved(launch, Record("builtin/default", "codex"))
     await postgres.close()
