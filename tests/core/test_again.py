@@ -80,9 +80,9 @@ def test_it_is_the_same_message_of_whoever_sends_it() -> None:
 
 
 def test_what_was_joined_is_one_message() -> None:
-    several = [said("user_a", "one", id=ONE), said("user_a", "two", id=TWO, material=["a"])]
+    several = [said("user_a", "one", id=ONE, material=["a"]), said("user_a", "two", id=TWO, material=["b"])]
     new = again(several, B, "User B", 9)
-    assert (new.id, new.text, [m.name for m in new.material]) == (f"again:{TWO}", "one\n\ntwo", ["a"])
+    assert (new.id, new.text, [m.name for m in new.material]) == (f"again:{TWO}", "one\n\ntwo", ["a", "b"])
 
 
 NEWER = failed(e.FailReason.queue_full, OTHER)
