@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from amux.core.again import Fate
 from amux.core.events import Event, Label
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, SessionRef, TurnId
-from amux.core.inputs import Place, Said
+from amux.core.inputs import Input, Place, Said
 from amux.core.launch import LaunchSnapshot, Record, Saved
 from amux.core.session import State
 
@@ -45,6 +46,15 @@ class Journaled:
     fresh: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An input of before, by its id. `seq` is its acceptance's; None while it is not accepted."""
+
+    said: Input
+    session: SessionKey
+    seq: Seq | None
+
+
 class Inputs(Protocol):
     """The journal: one accepted id, one row, for good (H35). Its commit is the promise to the sender."""
 
@@ -63,6 +73,12 @@ class Inputs(Protocol):
 
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         """What was said to that Session and is not accepted, in the order in which it was journaled."""
+
+    async def known(self, inputs: Sequence[InputId]) -> Sequence[Known]:
+        """What was said under these ids, in their order; a Control, and what never came, is left out."""
+
+    async def fates(self, session: SessionKey, after: Seq) -> Sequence[Fate]:
+        """What the Timeline says behind `after` of what became of that Session's inputs."""
 
     async def lying(self, *, older_than: float) -> Sequence[tuple[SessionKey, str]]:
         """Sessions (and targets) with unaccepted input older than so many seconds, for the sweep."""

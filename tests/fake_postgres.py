@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from amux.core import codec
+from amux.core.again import FATES, Fate
 from amux.core.errors import Broken, Refused, Stale, Unavailable
 from amux.core.events import Event, Label, TurnFinished, TurnStarted
 from amux.core.ids import BindingId, Epoch, InputId, Seq, SessionKey, TurnId
@@ -19,6 +20,7 @@ from amux.ports import (
     Fence,
     Head,
     Journaled,
+    Known,
     NewBinding,
     OpenedTimeline,
     Recorded,
@@ -85,6 +87,15 @@ class FakeInputs:
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         async with self.door:
             return _unaccepted(self.world, session)
+
+    async def known(self, inputs: Sequence[InputId]) -> Sequence[Known]:
+        async with self.door:
+            entries = [self.world.journal[id_] for id_ in inputs if id_ in self.world.journal]
+            return [Known(e.said, e.session, e.accepted) for e in entries if isinstance(e.said, Input)]
+
+    async def fates(self, session: SessionKey, after: Seq) -> Sequence[Fate]:
+        async with self.door:
+            return [r.event for r in self.world.timeline[session][after:] if isinstance(r.event, FATES)]
 
     async def lying(self, *, older_than: float) -> Sequence[tuple[SessionKey, str]]:
         async with self.door:

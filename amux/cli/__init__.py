@@ -6,12 +6,13 @@ uncertain, 130 on Ctrl-C, which detaches and never kills the work."""
 import typer
 
 from amux import logs
-from amux.cli import doctor, expert, harness, look, manage, serve, talk, up, waiting
+from amux.cli import doctor, expert, harness, look, manage, resend, serve, talk, up, waiting
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 serve.add(app)
 up.add(app)
 talk.add(app)
+resend.add(app)
 waiting.add(app)
 manage.add(app)
 look.add(app)

@@ -6,6 +6,7 @@ import json as json_
 import os
 import secrets
 import sys
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -81,3 +82,14 @@ def me() -> Principal:
 def my_name() -> str:
     """What others call whoever types."""
     return getpass.getuser()
+
+
+def now() -> int:
+    """The time, in the milliseconds that an input is sent at."""
+    return int(time.time() * 1000)
+
+
+def finish(code: int) -> None:
+    """End with that code."""
+    if code:
+        raise typer.Exit(code)

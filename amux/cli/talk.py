@@ -3,28 +3,24 @@
 Ctrl-C detaches: it closes this viewer, and the work goes on (A2)."""
 
 import asyncio
-import sys
-import time
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from amux.cli.common import FAILED, UNCERTAIN, client_settings, exits, hears, me, my_name, new_id
-from amux.cli.screen import CANCELLED, REASONS, Screen
+from amux.cli.common import client_settings, exits, finish, hears, me, my_name, new_id, now
+from amux.cli.outcome import follow, told
+from amux.cli.screen import Screen
 from amux.core import events as e
 from amux.core.errors import Refused
-from amux.core.ids import InputId, RequestId, Seq, SessionRef, TurnId
+from amux.core.ids import RequestId, Seq, SessionRef
 from amux.core.inputs import Answer, Authorization, Input, Interrupt, Permission, Verdict
 from amux.core.launch import Asked, WorkspaceUse
 from amux.ports import Draft, Recorded, Session
 from amux.runtime.receive import new_session_id, title_of
 from amux.settings import Settings
-
-if TYPE_CHECKING:  # a wired house takes a second to import, and help must not wait for it
-    from amux.wiring import Stores
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
@@ -62,7 +58,7 @@ def run(  # noqa: PLR0913, PLR0917 - the signature is the interface
         chosen = _placed(settings, workspace, here=ref.target == settings.target, worktree=worktree, shared=shared)
         asked = Asked(engine, model, effort, permission)
         launch = launch_settings(chosen, ref, asked, expert=expert, shortcut=shortcut)
-        _finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
+        finish(asyncio.run(_run(settings, Draft(ref, launch, title_of(prompt)), prompt, detach=detach, as_json=json)))
 
 
 async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, as_json: bool) -> int:
@@ -76,7 +72,7 @@ async def _run(settings: Settings, draft: Draft, prompt: str, *, detach: bool, a
         if detach:
             print(draft.ref.id)
             return 0
-        return await _follow(parts, session, Seq(0), said.id, Screen(session, as_json))
+        return await follow(parts, session, Seq(0), said.id, Screen(session, as_json))
 
 
 def send(
@@ -87,7 +83,7 @@ def send(
 ) -> None:
     """Say something to a Session: it joins the running Turn or waits for the next, and you are told which."""
     with exits():
-        _finish(asyncio.run(_send(client_settings(), session, text, wait=wait, as_json=json)))
+        finish(asyncio.run(_send(client_settings(), session, text, wait=wait, as_json=json)))
 
 
 async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json: bool) -> int:
@@ -98,17 +94,7 @@ async def _send(settings: Settings, name: str, text: str, *, wait: bool, as_json
         await hears(parts)
         session = await parts.sessions.find(name)
         await parts.submit.to(session.key, said)
-        screen = Screen(session, as_json)
-        if wait:
-            return await _follow(parts, session, session.head, said.id, screen)
-        async with aclosing(parts.attach.follow(session.key, session.head)) as grown:
-            async for batch in grown:
-                for recorded in batch:
-                    if (fate := _fate(session, said.id, recorded.event)) is not None:
-                        code, told = fate
-                        screen.show(recorded) if as_json else print(told)
-                        return code
-    return FAILED
+        return await told(parts, session, session.head, said.id, Screen(session, as_json), wait=wait)
 
 
 def attach(
@@ -197,51 +183,10 @@ def _told(session: Session, recorded: Recorded, *, as_json: bool) -> None:
         print("Answered.")
 
 
-async def _follow(parts: "Stores", session: Session, after: Seq, said: InputId, screen: Screen) -> int:
-    """Draw until the Turn that took our input has ended, and answer how."""
-    mine: TurnId | None = None
-    async with aclosing(parts.attach.follow(session.key, after)) as grown:
-        async for batch in grown:
-            for recorded in batch:
-                screen.show(recorded)
-                match recorded.event:
-                    case e.TurnStarted(turn, ids) | e.InputSteered(turn, ids) if said in ids:
-                        mine = turn
-                    case e.SubmissionFailed(ids, reason) if said in ids:
-                        return UNCERTAIN if reason is e.FailReason.uncertain else FAILED
-                    case e.InputCancelled(ids) if said in ids:
-                        return FAILED
-                    case e.TurnFinished(turn, outcome) if turn == mine:
-                        if not screen.as_json:
-                            print(f'  amux send {session.ref.id[:6]} "..."   goes on with it', file=sys.stderr)
-                        return 0 if outcome is e.Outcome.completed else FAILED
-    return FAILED
-
-
-def _fate(session: Session, said: InputId, event: e.Event) -> tuple[int, str] | None:
-    """What became of it: the code to end with, and a sentence."""
-    short = session.ref.id[:6]
-    match event:
-        case e.InputSteered(turn, ids) if said in ids:
-            return 0, f"steered into turn {turn} of {short}"
-        case e.TurnStarted(turn, ids) if said in ids:
-            return 0, f"started turn {turn} of {short}"
-        case e.InputQueued(ids, reason) if said in ids:
-            return 0, f"queued in {short}: {REASONS[reason]}"
-        case e.SubmissionFailed(ids, e.FailReason.uncertain) if said in ids:
-            return UNCERTAIN, "may not have arrived; not sent again"
-        case e.SubmissionFailed(ids, _, detail) if said in ids:
-            return FAILED, f"not run: {detail}"
-        case e.InputCancelled(ids, reason) if said in ids:
-            return FAILED, f"not run: {CANCELLED[reason]}"
-        case _:
-            return None
-
-
 def _input(text: str) -> Input:
     if not text.strip():
         raise Refused("There is nothing to say: give a text.")
-    return Input(new_id(), text, me(), Authorization(me()), int(time.time() * 1000), my_name())
+    return Input(new_id(), text, me(), Authorization(me()), now(), my_name())
 
 
 def _placed(settings: Settings, workspace: Path | None, *, here: bool, worktree: bool, shared: bool) -> Settings:
@@ -264,8 +209,3 @@ def _folder(path: Path, *, here: bool) -> Path:
     if not path.is_dir():
         raise Refused(f"{path} is no folder: give an existing one to work in.")
     return path.resolve()
-
-
-def _finish(code: int) -> None:
-    if code:
-        raise typer.Exit(code)

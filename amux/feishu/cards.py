@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amux.core import watchdog
+from amux.core.again import offered
 from amux.core.events import CancelReason, FailReason, ItemStatus, Outcome, QueueReason, Resolution, TurnFinished
 from amux.core.inputs import Input, Verdict
 from amux.core.view import AskView, Fate, ReceiptView, TurnView
@@ -31,7 +32,7 @@ def render(view: TurnView | ReceiptView | AskView, nonce: str, *, shown: int = 1
             cards = _turn(view, nonce)
             return cards + [_left_over()] * (shown - len(cards))
         case ReceiptView():
-            return [_receipt(view)]
+            return [_receipt(view, nonce)]
         case AskView():
             return [_ask(view, nonce)]
 
@@ -173,10 +174,13 @@ def _left_over() -> Mapping[str, object]:
 # -- receipts and requests --------------------------------------------------------------------------------------------
 
 
-def _receipt(view: ReceiptView) -> Mapping[str, object]:
-    """A small card without header, replied to the message whose fate it tells."""
+def _receipt(view: ReceiptView, nonce: str) -> Mapping[str, object]:
+    """A small card without header, replied to the message whose fate it tells. What did not run can be sent again (I5)."""
     head, line = _told(view)
-    return card([md(head), *([small(line)] if line else [])], summary=Text(bare(head.en), bare(head.zh)))
+    elements = [md(head), *([small(line)] if line else [])]
+    if view.fate in (Fate.failed, Fate.cancelled) and offered(view.reason):
+        elements.append(row(button("button_again", "default", {"a": "again", "n": nonce})))
+    return card(elements, summary=Text(bare(head.en), bare(head.zh)))
 
 
 def _told(view: ReceiptView) -> tuple[Text, Text | None]:

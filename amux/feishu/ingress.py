@@ -14,7 +14,7 @@ import structlog
 
 from amux.core.admission import Access, may_drive
 from amux.core.errors import Broken, Refused, Unavailable, Uncertain
-from amux.core.ids import Principal, RequestId
+from amux.core.ids import InputId, Principal, RequestId, SessionKey
 from amux.core.inputs import Answer, Control, Interrupt, Material, Origin, Verdict
 from amux.core.routing import Message as Routed
 from amux.feishu.normalize import CardAction, ChatType, Ignored, Message, Recalled, SenderKind, normalize
@@ -26,6 +26,11 @@ from amux.runtime.deliver import FINAL
 from amux.runtime.receive import Receive, Refusal
 
 log = structlog.stdlib.get_logger()
+NOT_AGAIN = {  # why it was not sent again: what its presser is told
+    "again_waits": "toast_again_waits",
+    "again_ran": "toast_again_ran",
+    "message_too_long": "notice_message_too_long",
+}
 NAME_SECONDS = 0.4  # a name is nice to have; the acknowledgement cannot wait for it
 
 
@@ -136,27 +141,52 @@ class Ingress:
 
     async def _click(self, click: CardAction) -> tuple[str, Text]:
         """What a press comes to. A button is believed in nothing but its nonce (H24); who presses is checked anew (B7)."""
-        nonce, action = click.value.get("n"), click.value.get("a")
+        nonce, action = click.value.get("n"), str(click.value.get("a"))
         try:
             row = await self.buttons.by_nonce(nonce) if isinstance(nonce, str) else None
         except Unavailable:
             return "error", say("toast_failed")
         here = row and (row.place.chat, row.message_id) == (click.chat_id, click.message_id)
-        if row is None or row.turn is None or not here or row.state == FINAL:
+        if row is None or not here or not (_again(row, action) or _is_open(row)):
             return "error", say("toast_stale")
         who = principal(click.app, click.sender)
         if who is None or not may_drive(who, self.access):
             return "error", say("toast_not_driver")
-        control = _control(click, row, who, str(action), await self._name(click.sender or ""))
-        if control is None:
-            return "error", say("toast_stale")
+        name = await self._name(click.sender or "")
         try:
-            await self.receive.submit.to(row.session, control)
+            if failed := _again(row, action):
+                return await self._send_again(row.session, failed, who, name, click.clicked_at)
+            return await self._do(row, _control(click, row, who, action, name))
         except (Unavailable, Uncertain):
             return "error", say("toast_failed")
-        return "success", say("toast_interrupting", turn=row.turn) if isinstance(control, Interrupt) else say(
-            "toast_answered"
-        )
+
+    async def _do(self, row: CardRow, control: Control | None) -> tuple[str, Text]:
+        if control is None:
+            return "error", say("toast_stale")
+        await self.receive.submit.to(row.session, control)
+        asked = isinstance(control, Interrupt)
+        return "success", say("toast_interrupting", turn=f"{row.turn}") if asked else say("toast_answered")
+
+    async def _send_again(
+        self, session: SessionKey, failed: InputId, who: Principal, name: str, pressed_at: int
+    ) -> tuple[str, Text]:
+        """A message of whoever presses, with the text, material and place that the old one had; once (I5)."""
+        try:
+            sent = await self.receive.submit.again(session, failed, by=who, name=name, sent_at=pressed_at)
+        except Refused as why:
+            return "error", say(NOT_AGAIN.get(why.key, "toast_stale"), **why.slots)
+        return ("success", say("toast_again")) if sent.fresh else ("info", say("toast_again_before"))
+
+
+def _again(row: CardRow, action: str) -> InputId | None:
+    """The message whose receipt is pressed; whether it failed is asked of the Timeline, not of the card."""
+    kind, _, rest = row.slot.partition(":")
+    return InputId(rest) if (kind, action) == ("receipt", "again") else None
+
+
+def _is_open(row: CardRow) -> bool:
+    """Whether a Turn or a request is still there to be acted on."""
+    return row.turn is not None and row.state != FINAL
 
 
 def _control(click: CardAction, row: CardRow, who: Principal, action: str, name: str) -> Control | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from amux.core import codec
+from amux.core.again import again, unrun
 from amux.core.errors import Refused, Unavailable
 from amux.core.ids import InputId, Principal, SessionKey
 from amux.core.inputs import MAX_TEXT, Input, Said, Withdraw
@@ -34,6 +35,23 @@ class Submit:
         """Make a Session, with a topic's Binding where it has one, and say it there (H36)."""
         _check(said)
         return await self._post(await self.inputs.launch(draft, said, binding))
+
+    async def again(
+        self, session: SessionKey, original: InputId, *, by: Principal, name: str, sent_at: int
+    ) -> Journaled:
+        """Send again what did not run: the whole submission of that input, as a new one of whoever sends it; once, however
+        often it is asked for (I5). Raises Refused for what is unknown, of another Session, or did not fail; else as `to`."""
+        found = await self.inputs.known((original,))
+        if not found:
+            raise Refused(
+                "There is no such message: nothing was sent. Without one named, the newest that failed is.",
+                key="again_unknown",
+            )
+        if found[0].session != session:
+            raise Refused("That message was said to another Session: name that one.", key="again_elsewhere")
+        fates = await self.inputs.fates(session, found[0].seq) if found[0].seq is not None else ()
+        inputs = [one.said for one in await self.inputs.known(unrun(original, fates))]
+        return await self.to(session, again(inputs, by, name, sent_at))
 
     async def recall(self, said: InputId, control: InputId, by: Principal) -> None:
         """Its sender takes it back: it does not run, unless an agent may hold it already; one that has not come yet never

@@ -12,10 +12,12 @@ import structlog
 from psycopg.rows import TupleRow
 
 from amux.core import codec
+from amux.core.again import FATES, Fate
 from amux.core.errors import Broken, Refused, Unavailable, Uncertain
-from amux.core.ids import BindingId, InputId, SessionKey, TurnId
+from amux.core.events import InputAccepted
+from amux.core.ids import BindingId, InputId, Seq, SessionKey, TurnId
 from amux.core.inputs import Input, Interrupt, Said
-from amux.ports import Draft, Journaled, NewBinding
+from amux.ports import Draft, Journaled, Known, NewBinding
 from amux.stores.batch import Batch
 from amux.stores.postgres import (
     SEPARATOR,
@@ -31,6 +33,7 @@ from amux.stores.postgres import (
 )
 
 log = structlog.stdlib.get_logger()
+FATE_KINDS = [codec.KIND_OF[fate][0] for fate in FATES]
 
 JOURNAL = """
 with u as (select * from unnest(%s::text[], %s::bigint[], %s::text[], string_to_array(%s, E'\\x1e'), %s::bigint[])
@@ -63,6 +66,13 @@ ACTIVE = "select id, session from bindings where app = %s and chat = %s and topi
 UNACCEPTED = """
 select i.session, i.kind, i.payload, i.turn from unnest(%s::bigint[]) k(sid)
 join inputs i on i.session = k.sid and i.accepted_seq is null order by i.session, i.pos"""
+
+KNOWN = """
+select i.input_id, i.session, i.accepted_seq, coalesce(i.payload, t.payload), t.v from inputs i
+left join timeline t on t.session = i.session and t.seq = i.accepted_seq
+where i.input_id = any(%s::text[]) and i.kind = 'input'"""
+
+FATED = "select kind, v, payload from timeline where session = %s and seq > %s and kind = any(%s::text[]) order by seq"
 
 LYING = """
 select distinct i.session, s.target from inputs i join sessions s on s.key = i.session
@@ -109,6 +119,16 @@ class PostgresInputs:
 
     async def unaccepted(self, session: SessionKey) -> Sequence[Said]:
         return [said_of(*said) for _, *said in await self._postgres.ask(UNACCEPTED, (numbers([session]),))]
+
+    async def known(self, inputs: Sequence[InputId]) -> Sequence[Known]:
+        rows = await self._postgres.ask(KNOWN, (texts(list(inputs)),), patience=self._patience)
+        found = {row[0]: _known(*row[1:]) for row in rows}
+        return [found[id_] for id_ in inputs if id_ in found]
+
+    async def fates(self, session: SessionKey, after: Seq) -> Sequence[Fate]:
+        rows = await self._postgres.ask(FATED, (session, after, texts(FATE_KINDS)), patience=self._patience)
+        events = (codec.decode(*row) for row in rows)
+        return [event for event in events if isinstance(event, FATES)]
 
     async def lying(self, *, older_than: float) -> Sequence[tuple[SessionKey, str]]:
         return [(SessionKey(key), target) for key, target in await self._postgres.ask(LYING, (older_than,))]
@@ -181,6 +201,18 @@ def said_of(kind: str, payload: str, turn: TurnId | None) -> Said:
     """What a journal's row says; an Interrupt's Turn stands in its column."""
     said = codec.decode_said(kind, payload)
     return replace(said, turn=turn) if isinstance(said, Interrupt) else said
+
+
+def _known(session: int, seq: int | None, payload: str, version: int | None) -> Known:
+    """From its own row, or from the Timeline, whose `version` it is, once it is there."""
+    if version is None:
+        said = codec.decode_said("input", payload)
+    else:
+        accepted = codec.decode("input_accepted", version, payload)
+        assert isinstance(accepted, InputAccepted)
+        said = accepted.input
+    assert isinstance(said, Input)
+    return Known(said, SessionKey(session), None if seq is None else Seq(seq))
 
 
 def _columns(lines: list[Line]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def test_these_are_the_commands() -> None:
         "up",
         "run",
         "send",
+        "resend",
         "attach",
         "ls",
         "show",

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from amux.core.errors import Refused
-from amux.core.events import Cause, InputAccepted, TurnStarted
-from amux.core.ids import BindingId, InputId, Principal, RequestId, SessionKey, TurnId
+from amux.core.events import Cause, FailReason, InputAccepted, SubmissionFailed, TurnStarted
+from amux.core.ids import BindingId, InputId, Principal, RequestId, Seq, SessionKey, TurnId
 from amux.core.inputs import Answer, Interrupt, Place, Verdict
 from amux.core.session import fold
-from amux.ports import Append, Binding, Journaled, NewBinding
+from amux.ports import Append, Binding, Journaled, Known, NewBinding
 from tests.conformance.sides import Side
 
 TOPIC = Place(BindingId(0), "cli_bot", "oc_group", "omt_topic")
@@ -81,6 +81,32 @@ async def test_an_accepted_input_stays_known(side: Side) -> None:
     await side.a.timeline.append(first.session, owner.fence, accept)
     assert not (await side.b.inputs.journal(first.session, first.said)).fresh
     assert list(await side.a.inputs.unaccepted(first.session)) == []
+
+
+@pytest.mark.rule("I5")
+async def test_what_was_said_stays_known_with_its_text_and_its_fate(side: Side) -> None:
+    first = await side.launch()
+    waits, other = side.said("a second", TOPIC), await side.session()
+    await side.a.inputs.journal(first.session, waits)
+    stop = side.interrupt()
+    await side.a.inputs.journal(first.session, stop)
+    asked = (waits.id, InputId("cli:user_a:never-said"), stop.id, first.said.id)
+    unaccepted = [Known(waits, first.session, None), Known(first.said, first.session, None)]  # type: ignore[arg-type]
+    assert list(await side.b.inputs.known(asked)) == unaccepted
+    assert list(await side.b.inputs.fates(first.session, Seq(0))) == []
+    owner = await side.a.timeline.open(first.session, "a|1", worker="a", young=False)
+    assert owner
+    failed = SubmissionFailed((first.said.id,), FailReason.uncertain)
+    begun = TurnStarted(TurnId(1), (waits.id,), Cause.input)
+    events = (InputAccepted(first.said), failed, InputAccepted(waits), begun)  # type: ignore[arg-type]
+    await side.a.timeline.append(
+        first.session, owner.fence, Append(events, fold(events), ((first.said.id, 1), (waits.id, 3)))
+    )
+    accepted = [replace(one, seq=Seq(seq)) for one, seq in zip(unaccepted, (3, 1), strict=True)]
+    assert list(await side.b.inputs.known(asked)) == accepted
+    assert list(await side.b.inputs.fates(first.session, Seq(0))) == [failed, begun]
+    assert list(await side.b.inputs.fates(first.session, Seq(2))) == [begun]
+    assert list(await side.b.inputs.fates(other, Seq(0))) == []
 
 
 async def test_the_journal_keeps_its_order(side: Side) -> None:

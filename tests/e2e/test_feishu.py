@@ -1,5 +1,6 @@
 """From a message in Feishu to a card that says how it ended: the real client, workers, servers; only the cloud is ours."""
 
+import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from amux.sandbox.push import Outcome, Push
 from amux.sandbox.records import ChatId, MessageId, ThreadId, open_id
 from amux.settings import load
 from ops.drills.drill import stage_settings
+from tests.providers.conftest import carriers
 from tests.whole import FULL_DISK, House, until
 
 pytestmark = [pytest.mark.real]
@@ -154,6 +156,29 @@ async def test_a_turn_is_interrupted_by_its_button(house: House, running: Runnin
     assert await house.card(topic, "interrupted") == card
     late = await house.stage.world.click(feishu.USER_A, card, value=pressed)
     assert toast(late) == (0, "error", say("toast_stale").en)
+
+
+@pytest.mark.crash
+@pytest.mark.rule("I5", "B11")
+async def test_what_may_not_have_arrived_is_sent_again_by_its_button_once(house: House) -> None:
+    topic, session = await house.begun(feishu.USER_A, "!hang")
+    await house.told(session, e.TurnStarted)
+    said = house.say(feishu.USER_A, "!say Here it is.", topic)
+    await house.told(session, e.SteerRequested)
+    for pid in carriers(house.stage.home / "sessions" / session.ref.target / session.ref.id):
+        os.kill(pid, signal.SIGKILL)
+    await house.finished(session, 1)
+    receipt, world = await house.card(topic, "May not have arrived.", "Here it is."), house.stage.world
+    pressed = await value(house, receipt, "button_again")
+    assert toast(await world.click(feishu.USER_C, receipt, value=pressed)) == (0, "error", say("toast_not_driver").en)
+    assert toast(await world.click(feishu.USER_B, receipt, value=pressed)) == (0, "success", "Sent again")
+    started = await house.told(session, e.TurnStarted, lambda turn: turn.turn == 2)
+    b = f"feishu:{feishu.CODER}:{open_id(feishu.CODER, feishu.USER_B)}"
+    assert (started.inputs, started.senders) == ((f"again:{said}",), (b,))
+    answer = await house.card(topic, "Here it is.", "done")
+    assert {world.messages[one].answers for one in (receipt, answer)} == {MessageId(said.rpartition(":")[2])}
+    twin = await world.click(feishu.USER_A, receipt, value=pressed)
+    assert toast(twin) == (0, "info", say("toast_again_before").en)
 
 
 async def test_people_are_known_by_name(house: House) -> None:

@@ -115,6 +115,7 @@ ASKS: dict[str, AskView] = {
     "ask, allowed by nobody named": replace(ASK, how=e.Resolution.answered, verdict=Verdict.allow),
     "ask, interrupted": replace(ASK, how=e.Resolution.interrupted),
 }
+UNRUN = {Fate.failed: e.FailReason, Fate.cancelled: e.CancelReason}
 VIEWS: dict[str, View] = {**TURNS, **RECEIPTS, **ASKS}
 
 
@@ -253,9 +254,18 @@ def test_labels_fit_a_phone_and_buttons_are_few(name: str) -> None:
 def test_buttons_stand_only_where_they_can_be_pressed() -> None:
     """A card that is settled has none; a press carries the nonce and what it is for."""
     with_buttons = {name for name, view in VIEWS.items() if any(p.get("tag") == "button" for p in parts(only(view)))}
-    assert with_buttons == {"turn just started", "turn running", "turn asks", "ask"}
+    failed = {"receipt cancelled", "receipt uncertain", "receipt not run"}
+    assert with_buttons == {"turn just started", "turn running", "turn asks", "ask", *failed}
     values = [p["value"] for p in parts(only(ASK)) if p.get("type") == "callback"]
     assert values == [{"a": verdict, "n": "nonce", "r": "7-1", "t": 7} for verdict in ("allow", "always", "deny")]
+
+
+@pytest.mark.rule("I5")
+def test_what_did_not_run_can_be_sent_again_where_that_is_of_use() -> None:
+    """Not where the Session is archived, nor what somebody took back."""
+    for view in (receipt(fate, reason=reason) for fate, reasons in UNRUN.items() for reason in reasons):
+        values = [p["value"] for p in parts(only(view)) if p.get("type") == "callback"]
+        assert values == ([] if view.reason in ("archived", "withdrawn") else [{"a": "again", "n": "nonce"}])
 
 
 # -- other people's words ---------------------------------------------------------------------------------------------

@@ -10,15 +10,17 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
+from amux.core import events as e
 from amux.core.admission import Access
 from amux.core.errors import Unavailable
 from amux.core.ids import BindingId, InputId, Principal, RequestId, SessionKey, TurnId
 from amux.core.inputs import MAX_TEXT, Answer, Input, Interrupt, Origin, Place, Said, Verdict
 from amux.core.launch import LaunchSnapshot
+from amux.core.session import fold
 from amux.feishu import ingress as module
 from amux.feishu.ingress import Ingress, access
 from amux.feishu.openapi import OpenApi
-from amux.ports import CardRow
+from amux.ports import Append, CardRow
 from amux.runtime.deliver import FINAL
 from amux.runtime.receive import Receive
 from amux.runtime.submit import Submit
@@ -389,3 +391,98 @@ async def test_a_press_that_cannot_be_journaled_says_so(shown: Bot) -> None:
     shown.world.postgres_away = True
     assert told(await shown.push(press(STOP))) == ("error", "It could not be taken; press again")
     assert shown.journal() == []
+
+
+# -- again ------------------------------------------------------------------------------------------------------------
+
+AGAIN = {"a": "again", "n": "failed"}
+FAILED = InputId(f"feishu:{APP}:om_1")
+UNCERTAIN = e.SubmissionFailed((FAILED,), e.FailReason.uncertain)
+
+
+async def receipted(bot: Bot, *events: e.Event) -> Bot:
+    """User A's first message was accepted, then this happened; its receipt, which names no Turn, is shown to its end."""
+    await bot.push(asks())
+    one, ports = bot.input(), Worker(bot.world, "owner")
+    opened = await ports.timeline.open(SessionKey(1), "owner|1", worker="owner", young=False)
+    assert opened
+    all_ = (e.InputAccepted(one), *events)
+    await ports.timeline.append(SessionKey(1), opened.fence, Append(all_, fold(all_), ((one.id, 1),)))
+    shown = row(f"receipt:{FAILED}", turn=None, nonce="failed", message_id="om_receipt", state=FINAL)
+    bot.world.cards[shown.session, shown.slot] = shown
+    return bot
+
+
+@pytest.mark.rule("I5")
+async def test_a_press_on_a_failed_receipt_sends_it_again_for_who_presses(bot: Bot) -> None:
+    """What else the button carries is not believed. It is one, whoever presses however often."""
+    await receipted(bot, UNCERTAIN)
+    push = press({**AGAIN, "i": "om_other", "text": "rm"}, who="ou_b", card="om_receipt")
+    assert told(await bot.push(push)) == ("success", "Sent again")
+    old, new = bot.journal()
+    assert isinstance(old, Input) and isinstance(new, Input)
+    b = Principal(f"feishu:{APP}:ou_b")
+    rights = replace(old.authorization, principal=b)
+    pressed_at = int(push["header"]["create_time"])
+    assert new == replace(old, id=InputId(f"again:{FAILED}"), sender=b, authorization=rights, sent_at=pressed_at)
+    for who, id_ in (("ou_b", "ev_2"), ("ou_a", "ev_3")):
+        twin = await bot.push(press(AGAIN, who=who, card="om_receipt", id=id_))
+        assert told(twin) == ("info", "It was sent again before")
+    assert bot.journal() == [old, new]
+
+
+NOT_AGAIN = {
+    "it waits": (
+        (e.InputQueued((FAILED,), e.QueueReason.other_sender),),
+        "Nothing was sent: it waits and will run by itself",
+    ),
+    "it runs": (
+        (e.TurnStarted(T7, (FAILED,), e.Cause.input),),
+        "Nothing was sent: it went to the agent with Turn 7",
+    ),
+}
+
+
+@pytest.mark.rule("I5")
+@pytest.mark.parametrize(("events", "why"), NOT_AGAIN.values(), ids=NOT_AGAIN)
+async def test_a_receipt_of_what_did_not_fail_sends_nothing(bot: Bot, events: tuple[e.Event, ...], why: str) -> None:
+    await receipted(bot, *events)
+    assert told(await bot.push(press(AGAIN, card="om_receipt"))) == ("error", why)
+    assert len(bot.journal()) == 1
+
+
+@pytest.mark.rule("I5", "B7")
+async def test_only_who_may_drive_sends_it_again(http: tuple[Feishu, httpx2.AsyncClient]) -> None:
+    bot = await receipted(bot_of(World(), *http, who=access(APP, "ou_owner", frozenset({"ou_a"}))), UNCERTAIN)
+    refused = ("error", "Only people who may drive this Session can do that")
+    assert told(await bot.push(press(AGAIN, who="ou_z", card="om_receipt"))) == refused
+    assert len(bot.journal()) == 1
+
+
+NO_RECEIPT = {
+    "a forged nonce": press({**AGAIN, "n": "wrong"}, card="om_receipt"),
+    "another chat": press(AGAIN, card="om_receipt", chat="oc_other"),
+    "a forwarded receipt": press(AGAIN, card="om_copy"),
+    "another action on a receipt": press({**AGAIN, "a": "interrupt"}, card="om_receipt"),
+    "another kind of card": press({"a": "again", "n": "right"}),
+}
+
+
+@pytest.mark.rule("I5", "B7")
+@pytest.mark.parametrize("push", NO_RECEIPT.values(), ids=NO_RECEIPT)
+async def test_a_press_that_fits_no_receipt_sends_nothing_again(bot: Bot, push: Any) -> None:
+    """H24."""
+    await receipted(bot, UNCERTAIN)
+    other = row(f"ask:{FAILED}")
+    bot.world.cards[other.session, other.slot] = other
+    assert told(await bot.push(push)) == ("error", "This card is from an older Turn")
+    assert len(bot.journal()) == 1
+
+
+@pytest.mark.rule("I5")
+async def test_a_press_while_postgres_is_away_may_be_repeated(bot: Bot) -> None:
+    await receipted(bot, UNCERTAIN)
+    bot.world.postgres_away = True
+    assert told(await bot.push(press(AGAIN, card="om_receipt"))) == ("error", "It could not be taken; press again")
+    bot.world.postgres_away = False
+    assert told(await bot.push(press(AGAIN, card="om_receipt"))) == ("success", "Sent again")

@@ -1,14 +1,17 @@
 """The one way in: the journal's commit is the promise, the rest a hint; and each id counts once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from amux.core import events as e
 from amux.core.errors import Refused, Unavailable
 from amux.core.ids import InputId, Principal, SessionId, SessionKey, SessionRef, TurnId
-from amux.core.inputs import MAX_TEXT, Interrupt
+from amux.core.inputs import MAX_TEXT, Input, Interrupt
 from amux.core.launch import LaunchSnapshot
-from amux.ports import Draft, Journaled, NewBinding
+from amux.core.session import fold
+from amux.ports import Append, Draft, Journaled, NewBinding
 from amux.runtime import failpoints
 from amux.runtime.submit import Submit
 from tests.build import TOPIC, said
@@ -135,3 +138,94 @@ async def test_who_loses_the_race_for_a_topic_is_told_of_the_winners_session(wor
     assert [one.fresh for one in made] == [True, True]
     assert [r.session.ref.id for r in world.rows.values()] == ["7k3m", "new1"]
     assert [one.said.id for one in world.streams[SessionKey(2)]] == ["om_1", "om_2"]
+
+
+# -- again ------------------------------------------------------------------------------------------------------------
+
+B = Principal("user_b")
+UNCERTAIN = e.SubmissionFailed((ONE.id,), e.FailReason.uncertain)
+
+
+async def happened(world: World, *events: e.Event, inputs: Sequence[Input] = (ONE,)) -> None:
+    """These inputs were said to the Session and accepted; then this happened."""
+    ports = Worker(world, "owner")
+    for one in inputs:
+        await ports.inputs.journal(STREAM, one)
+    opened = await ports.timeline.open(STREAM, "owner|1", worker="owner", young=False)
+    assert opened
+    all_ = (*map(e.InputAccepted, inputs), *events)
+    accepts = tuple((one.id, n) for n, one in enumerate(inputs, 1))
+    await ports.timeline.append(STREAM, opened.fence, Append(all_, fold(all_), accepts))
+
+
+async def sent_again(world: World, original: InputId = ONE.id, session: SessionKey = STREAM) -> Journaled:
+    return await submit(world).again(session, original, by=B, name="User B", sent_at=9)
+
+
+@pytest.mark.rule("I5")
+async def test_what_failed_is_sent_again_once_and_the_old_one_stays(world: World) -> None:
+    await happened(world, UNCERTAIN)
+    before = list(world.timeline[STREAM])
+    first = await sent_again(world)
+    new = replace(
+        ONE,
+        id=InputId("again:om_1"),
+        sender=B,
+        name="User B",
+        sent_at=9,
+        authorization=replace(ONE.authorization, principal=B),
+    )
+    assert first == Journaled(new, STREAM, "local", fresh=True)
+    assert await sent_again(world) == Journaled(new, STREAM, "local", fresh=False)
+    assert (posted(world), list(world.journal)) == ([new.id], [ONE.id, new.id])
+    assert world.timeline[STREAM] == before
+
+
+@pytest.mark.rule("I5")
+async def test_a_submission_of_several_is_sent_again_whole(world: World) -> None:
+    two = said("user_a", "two", id="om_2")
+    await happened(world, e.SubmissionFailed((ONE.id, two.id), e.FailReason.queue_full), inputs=(ONE, two))
+    for original in (ONE.id, two.id):
+        new = (await sent_again(world, original)).said
+        assert isinstance(new, Input)
+        assert (new.id, new.text) == ("again:om_2", "one\n\ntwo")
+    assert posted(world) == ["again:om_2"]
+
+
+@pytest.mark.rule("I5")
+async def test_what_is_sent_again_may_fail_and_be_sent_again(world: World) -> None:
+    await happened(world, UNCERTAIN)
+    once = (await sent_again(world)).said
+    assert isinstance(once, Input)
+    await happened(world, e.SubmissionFailed((once.id,), e.FailReason.uncertain), inputs=(once,))
+    assert (await sent_again(world, once.id)).said.id == "again:again:om_1"
+
+
+STARTED = e.TurnStarted(TurnId(1), (ONE.id,), e.Cause.input)
+REFUSED = {
+    "it waits": ((e.InputQueued((ONE.id,), e.QueueReason.other_sender),), ONE.id, STREAM, "again_waits"),
+    "it runs": ((STARTED,), ONE.id, STREAM, "again_ran"),
+    "unknown": ((UNCERTAIN,), InputId("om_none"), STREAM, "again_unknown"),
+    "of another Session": ((UNCERTAIN,), ONE.id, SessionKey(2), "again_elsewhere"),
+}
+
+
+@pytest.mark.rule("I5")
+@pytest.mark.parametrize(("events", "original", "session", "key"), REFUSED.values(), ids=REFUSED)
+async def test_what_did_not_fail_here_is_not_sent_again(
+    world: World, events: Sequence[e.Event], original: InputId, session: SessionKey, key: str
+) -> None:
+    world.session("other")
+    await happened(world, *events)
+    with pytest.raises(Refused) as refused:
+        await sent_again(world, original, session)
+    assert (refused.value.key, list(world.journal), world.streams) == (key, [ONE.id], {})
+
+
+@pytest.mark.rule("I5")
+async def test_what_is_not_accepted_yet_is_not_sent_again(world: World) -> None:
+    """Pressed before anybody knows what becomes of it."""
+    await submit(world).to(STREAM, ONE)
+    with pytest.raises(Refused) as refused:
+        await sent_again(world)
+    assert (refused.value.key, posted(world)) == ("again_waits", [ONE.id])
