@@ -159,7 +159,7 @@ def _settles(control: Interrupt | Answer, event: e.Event) -> bool:
     match event:
         case e.ControlRefused(id):
             return id == control.id
-        case e.InterruptRequested():
+        case e.InterruptRequested() | e.ContextFailed():
             return isinstance(control, Interrupt)
         case e.PermissionResolved(_, request):
             return isinstance(control, Answer) and request == control.request
@@ -179,6 +179,8 @@ def _told(session: Session, recorded: Recorded, *, as_json: bool) -> None:
         Screen(session, as_json=True).show(recorded)
     elif isinstance(recorded.event, e.InterruptRequested):
         print(f"Interrupting Turn {recorded.event.turn} of {session.ref.id[:6]}. Finished steps stay.")
+    elif isinstance(recorded.event, e.ContextFailed):
+        print(f"The compaction of {session.ref.id[:6]} was stopped. Its context is as it was.")
     else:
         print("Answered.")
 

@@ -7,7 +7,7 @@ from amux.core import moves, steering, wishes
 from amux.core.events import Refusal
 from amux.core.inputs import Action, Manage
 from amux.core.session import State
-from amux.core.step import CloseConversation, Draft, Phase, Scratch
+from amux.core.step import Draft, Phase, Scratch
 
 
 def refusal(action: Action, state: State, scratch: Scratch) -> Refusal | None:
@@ -49,8 +49,7 @@ def manage(draft: Draft, said: Manage) -> None:
 def _interrupt_for(draft: Draft, said: Manage) -> None:
     if draft.state.compacting:
         wishes.end(draft, "The agent was stopped meanwhile.")
-        draft.effects.append(CloseConversation())
-        draft.set(phase=Phase.closed)
+        wishes.close(draft)
     turn = draft.state.turn
     if turn and draft.scratch.phase is Phase.turn:
         draft.write(e.InterruptRequested(turn.id, said.by, said.name))

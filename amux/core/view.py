@@ -8,6 +8,7 @@ from enum import StrEnum
 from amux.core import events as e
 from amux.core.ids import InputId, ItemId, RequestId, Seq, TurnId
 from amux.core.inputs import Input, Place, Verdict
+from amux.core.session import NEW, State, apply
 
 
 class Fate(StrEnum):
@@ -81,7 +82,6 @@ class ReceiptView:
     reason: e.QueueReason | e.FailReason | e.CancelReason | None = None
     owner: str = ""  # whose Turn it waits for
     ahead: int = 0
-    preferred: int = 0  # the seq at which it was put before all others
     detail: str = ""
 
     @property
@@ -120,6 +120,7 @@ class Board:
     changed: set[str] = field(default_factory=set)
     _inputs: dict[InputId, Input] = field(default_factory=dict)  # accepted, their fate not told yet
     _running: TurnId | None = None
+    _state: State = NEW  # from the same position on: the line is the one that the owner sees
 
     def settled(self) -> bool:
         """Whether nothing is open, so that reading may go on from here."""
@@ -128,6 +129,7 @@ class Board:
 
     def apply(self, seq: Seq, at: float, event: e.Event) -> None:  # noqa: C901, PLR0912 - one line a kind of event
         """Take in one event."""
+        self._state = apply(self._state, event)
         match event:
             case e.InputAccepted(said):
                 self._inputs[said.id] = said
@@ -145,8 +147,8 @@ class Board:
                 self._receipt(seq, at, ids, Fate.failed, reason=reason, detail=detail)
             case e.InputCancelled(ids, reason):
                 self._cancel(seq, at, ids, reason)
-            case e.InputPreferred(ids):
-                self._prefer(seq, at, ids)
+            case e.InputPreferred():
+                self._recount(seq, at)
             case e.PermissionRequested():
                 self._ask(seq, at, event)
             case e.PermissionResolved():
@@ -258,17 +260,11 @@ class Board:
         self.changed.add(f"receipt:{inputs[-1].id}")
         self._recount(seq, at)
 
-    def _prefer(self, seq: Seq, at: float, ids: tuple[InputId, ...]) -> None:
-        for receipt in self.receipts.values():
-            if any(i.id in ids for i in receipt.inputs):
-                receipt.preferred = seq
-        self._recount(seq, at)
-
     def _recount(self, seq: Seq, at: float) -> None:
         """Places in the line move as it gets shorter."""
         running = self.turns.get(self._running) if self._running else None
-        waiting = [r for r in self.receipts.values() if r.fate is Fate.waiting]
-        for ahead, receipt in enumerate(sorted(waiting, key=lambda r: (-r.preferred, r.first))):
+        lined_up = [self.receipts.get(s.inputs[-1].id) for s in self._state.queue if s.inputs]
+        for ahead, receipt in enumerate(r for r in lined_up if r and r.fate is Fate.waiting):
             turn, owner = (running.turn, running.by) if running else (receipt.turn, receipt.owner)
             if (receipt.ahead, receipt.turn, receipt.owner) != (ahead, turn, owner):
                 receipt.ahead, receipt.turn, receipt.owner, receipt.seq, receipt.now = ahead, turn, owner, seq, at

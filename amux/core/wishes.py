@@ -4,7 +4,7 @@ A clear gives the conversation up: the next Turn opens a new one. So it asks not
 
 from amux.core import events as e
 from amux.core import signals, waiting
-from amux.core.inputs import ContextAction, ContextWish
+from amux.core.inputs import ContextAction, ContextWish, Interrupt
 from amux.core.step import CloseConversation, CompactContext, Draft, Phase
 
 COMPACTION = "compaction"  # the optional part of a conversation
@@ -40,6 +40,19 @@ def compacted(draft: Draft, told: signals.Compacted) -> None:
     if draft.state.compacting == told.control:
         end(draft, told.failed)
         draft.set(phase=Phase.idle)
+
+
+def stop(draft: Draft, by: Interrupt) -> None:
+    """The compaction under way is given up with its agent, which is taken up again as it was before (A3)."""
+    detail = f"{by.name} stopped it." if by.name else "It was stopped."
+    draft.accept(by.id, e.ContextFailed(draft.state.compacting or by.id, detail))
+    close(draft)
+
+
+def close(draft: Draft) -> None:
+    """End the agent; the next Turn opens it again."""
+    draft.effects.append(CloseConversation())
+    draft.set(phase=Phase.closed)
 
 
 def end(draft: Draft, failed: str | None) -> None:

@@ -80,16 +80,23 @@ class Host:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _make_room(self) -> None:
-        """When more wakes wait than slots are free, as many of the longest idle owners go to sleep (H46)."""
+        """When more wakes wait than slots are free or will be, as many owners leave (H46)."""
         while True:
             await asyncio.sleep(self.rt.pace.lease / 3)
-            idle = sorted(
-                (o for o in self.owners.values() if o.idle_since is not None), key=lambda o: o.idle_since or 0
-            )
-            if idle:
-                free = self.slots - len(self.owners)
-                for owner in idle[: max(0, await self.rt.waker.waiting(self.target) - free)]:
+            if leavers := self._leavers():
+                leaving = sum(owner.hurried for owner in self.owners.values())
+                free = self.slots - len(self.owners) + leaving
+                for owner in leavers[: max(0, await self.rt.waker.waiting(self.target) - free)]:
                     owner.hurry()
+
+    def _leavers(self) -> list[Owner]:
+        """Who may be asked to, in this order: the longest idle; then who has worked for longer than an idle one stays, and
+        would keep its slot for as long as its people write. It leaves between two Turns."""
+        staying = [owner for owner in self.owners.values() if not owner.hurried]
+        idle = sorted((o for o in staying if o.idle_since is not None), key=lambda o: o.idle_since or 0)
+        since = self.rt.clock.monotonic() - self.rt.pace.linger
+        busy = sorted((o for o in staying if o.idle_since is None and o.since <= since), key=lambda o: o.since)
+        return idle + busy
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Neither may end by itself: without renewals every Lease of this process runs out, so it says so loudly."""

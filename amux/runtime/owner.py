@@ -146,6 +146,7 @@ class Owner:
     _stays: float = 0.0  # until then it does not try to let go
     _unread: int = 0  # entries since the stream was trimmed
     _looked: float = field(init=False)
+    since: float = field(init=False)  # when it was opened, in monotonic seconds
     state: State = field(init=False)
     scratch: Scratch = field(init=False)
     fence: Fence = field(init=False)
@@ -157,7 +158,7 @@ class Owner:
         session, home = opened.session, rt.home(opened.session.ref)
         runs = resolve(session.record, session.saved, rt.installed)
         self.state, self.fence = opened.state, opened.fence
-        self._looked = rt.clock.monotonic()  # the journal came with the opening
+        self.since = self._looked = rt.clock.monotonic()  # the journal came with the opening
         agent: Agent | Unlaunchable
         if isinstance(runs, Unlaunchable):
             agent, fresh, record = runs, None, session.record

@@ -23,6 +23,15 @@ async def kill_worker(scene: Scene) -> Sequence[Broken]:
     return broken_since(broken, at)
 
 
+async def kill_beat(scene: Scene) -> Sequence[Broken]:
+    """SIGKILL of what makes the sweep come, and of a worker: nobody sees that death until it is back."""
+    pid = scene.stage.pids()["beat"]
+    scene.stage.signal("beat", signal.SIGKILL)
+    broken = await kill_worker(scene)
+    await scene.stage.back("beat", pid)
+    return broken
+
+
 async def kill_deliver(scene: Scene) -> Sequence[Broken]:
     """SIGKILL of what shows cards; no Turn notices."""
     return await _kill(scene, "deliver")
@@ -34,8 +43,8 @@ async def kill_ingress(scene: Scene) -> Sequence[Broken]:
 
 
 async def restart_postgres(scene: Scene) -> Sequence[Broken]:
-    """Postgres crashes in mid-write and comes back: at once, or every second time after half a minute (H33). A Turn is
-    lost only where its owner could not wait for that."""
+    """Postgres crashes in mid-write and comes back: at once, or every second time after half a minute (H33). Owners
+    wait for it, and no Turn is lost (H76)."""
     await _kill(scene, "postgres")
     if scene.number % 2:
         pid = scene.stage.pids()["postgres"]

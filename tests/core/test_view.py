@@ -114,6 +114,23 @@ def test_the_first_words_after_an_end_still_belong_to_it(seen: Seen) -> None:
     assert (seen.board.turns[T1].finished, seen.board.turns[T1].answer()) == (end, "late")
 
 
+@pytest.mark.rule("I4", "I7")
+def test_the_line_is_the_one_that_the_owner_sees(seen: Seen) -> None:
+    """What the agent refused was accepted before, what preempts goes first, and what somebody put first is first."""
+    last, refused = said("User D", "last", id="om_d"), said("User A", "refused", id="om_r")
+    seen.accept(refused, BY_B, BY_C, last)
+    for one in (BY_B, BY_C, last):
+        seen.apply(queue(one, reason=e.QueueReason.other_sender))
+    seen.apply(queue(refused, reason=e.QueueReason.refused))
+    assert [seen.receipt(one).ahead for one in (refused, BY_B, BY_C, last)] == [0, 1, 2, 3]
+    seen.apply(e.InputPreferred(ids(last), WHO))
+    assert [seen.receipt(one).ahead for one in (last, refused, BY_B, BY_C)] == [0, 1, 2, 3]
+    preempts = said("User E", "now", id="om_e")
+    seen.accept(preempts)
+    seen.apply(queue(preempts, reason=e.QueueReason.preempts))
+    assert [seen.receipt(one).ahead for one in (last, refused, preempts, BY_B, BY_C)] == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.rule("I3")
 def test_what_joined_is_on_the_turns_card_and_has_a_receipt(seen: Seen) -> None:
     seen.accept(TWO, THREE)

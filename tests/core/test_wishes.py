@@ -18,6 +18,7 @@ from tests.core.play import (
     T2,
     WINDOW,
     A,
+    B,
     Play,
     accepted,
     finished,
@@ -105,6 +106,29 @@ def test_a_compaction_that_fails_is_told() -> None:
     play.hear(COMPACT)
     assert play.tell(s.Compacted(COMPACT.id, "no luck")) == [e.ContextFailed(COMPACT.id, "no luck")]
     assert play.scratch.phase is Phase.idle
+
+
+@pytest.mark.rule("A3", "A6")
+def test_a_compaction_that_is_stopped_gives_its_agent_up_and_the_queue_goes_on() -> None:
+    play = able(idle())
+    play.hear(COMPACT)
+    assert play.hear(stop(None)) == [e.ContextFailed(COMPACT.id, "User B stopped it.")]
+    assert play.effects == [CloseConversation()]
+    nothing = e.ControlRefused(InputId("stop_2"), B, e.Refusal.nothing_runs)
+    assert play.hear(stop(None, id="stop_2")) == [nothing]
+    assert play.tell(s.Compacted(COMPACT.id)) == []
+    play.hear(BY_B)
+    assert play.effects == [OpenConversation("native")]
+    assert play.ready() == [e.ConversationOpened("native", ("steering",)), *accepted(BY_B), turn_started(T2, BY_B)]
+
+
+@pytest.mark.rule("A3")
+def test_a_stop_of_a_turn_that_is_over_stops_no_compaction() -> None:
+    play = able(running(FIRST))
+    play.end(T1)
+    play.hear(COMPACT)
+    assert play.hear(stop(T1)) == [e.ControlRefused(stop(T1).id, B, e.Refusal.nothing_runs)]
+    assert play.scratch.phase is Phase.context
 
 
 @pytest.mark.rule("I9")

@@ -17,6 +17,7 @@ NAMES = [
     "freeze-worker",
     "kill-agent",
     "kill-all",
+    "kill-beat",
     "kill-deliver",
     "kill-ingress",
     "kill-worker",
@@ -28,7 +29,16 @@ NAMES = [
     "stop-redis",
     "wipe-redis",
 ]
-WITHOUT_LOSS = {"kill-deliver", "kill-ingress", "overload", "redeliver", "rolling", "stop-redis", "wipe-redis"}
+WITHOUT_LOSS = {
+    "kill-deliver",
+    "kill-ingress",
+    "overload",
+    "redeliver",
+    "restart-postgres",
+    "rolling",
+    "stop-redis",
+    "wipe-redis",
+}
 GOOD = Report("kill-worker", 1, 4, 3.0, accepted=6, dispatched=3, steered=2, failed=1, recover_max_s=4.9)
 
 

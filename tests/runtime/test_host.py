@@ -137,7 +137,7 @@ async def quick(house: House) -> Host:
 
 
 async def test_the_longest_idle_make_room_for_those_who_wait(house: House) -> None:
-    """H46: as many as wait; a working one is never sent to sleep."""
+    """H46: as many as wait; one that has not worked for long stays."""
     first, second = await rests(house, "first"), None
     house.world.clock.advance(1)
     second = await rests(house, "second")
@@ -152,6 +152,31 @@ async def test_the_longest_idle_make_room_for_those_who_wait(house: House) -> No
         house.world.wakes.clear()
         assert {second, busy} <= set(host.owners)
         assert house.world.rows[first].session.owner is None
+    finally:
+        await host.stop()
+
+
+async def test_one_that_is_never_idle_leaves_between_two_turns(house: House) -> None:
+    """H46: what waits in its own queue is swept up later, behind those who waited for its slot."""
+    busy = await runs(house, "busy")
+    await house.say(busy, said("user_b", id="om_next"))
+    await until(lambda: "InputQueued" in house.kinds(busy) or house.owner(busy).scratch.burst)
+    house.world.clock.advance(LINGER)
+    fresh = await runs(house, "fresh")
+    house.world.wakes.append((house.world.session("waiting"), "local"))
+    host = await quick(house)
+    try:
+        async with asyncio.timeout(5):
+            while not host.owners[busy].hurried:
+                await anyio.lowlevel.checkpoint()
+        assert not host.owners[fresh].hurried
+        house.agent.opened[0].finish()
+        async with asyncio.timeout(5):
+            while busy in host.owners:
+                await anyio.lowlevel.checkpoint()
+        assert [len(agent.prompts) for agent in house.agent.opened] == [1, 1]
+        assert [x.outcome for x in house.events(busy) if isinstance(x, TurnFinished)] == [Outcome.completed]
+        assert house.world.rows[busy].session.owner is not None  # so the sweep knocks for what waits there
     finally:
         await host.stop()
 
