@@ -24,12 +24,16 @@ async def kill_worker(scene: Scene) -> Sequence[Broken]:
 
 
 async def kill_beat(scene: Scene) -> Sequence[Broken]:
-    """SIGKILL of what makes the sweep come, and of a worker: nobody sees that death until it is back."""
-    pid = scene.stage.pids()["beat"]
-    scene.stage.signal("beat", signal.SIGKILL)
-    broken = await kill_worker(scene)
-    await scene.stage.back("beat", pid)
-    return broken
+    """SIGKILL of what makes the sweep come, and of a worker: nobody sees that death until it is back, so recovery counts
+    from there."""
+    name = ("worker", "worker-2")[scene.number % 2]
+    pids = scene.stage.pids()
+    broken = await owned_by(scene.parts, pids[name])
+    for killed in ("beat", name):
+        scene.stage.signal(killed, signal.SIGKILL)
+    at = await scene.stage.back("beat", pids["beat"])
+    await scene.stage.back(name, pids[name])
+    return broken_since(broken, at)
 
 
 async def kill_deliver(scene: Scene) -> Sequence[Broken]:
