@@ -110,11 +110,14 @@ class FakeProvider:
     extras: frozenset[Extra] = frozenset(Extra)
     steers: bool = True
     fault: Fault | None = None
+    wanted: bool = False  # its workspace is, while it opens
     opened: list[FakeConversation] = field(default_factory=list)
 
     async def open(self, opening: Opening, emit: Emit) -> FakeConversation:
         if self.fault:
             raise self.fault()
+        if self.wanted:
+            opening.wanted()
         native_id = opening.native_id or f"native-{len(self.opened) + 1}"
         steering = FakeSteering() if self.steers else None
         conversation = FakeConversation(opening, emit, native_id, steering)

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from amux.cli.common import FAILED, UNCERTAIN
-from amux.cli.screen import CANCELLED, REASONS, Screen
+from amux.cli.screen import CANCELLED, REASONS, Screen, plain
 from amux.core import events as e
 from amux.core.again import Unrun, offered
 from amux.core.ids import InputId, Seq, TurnId
@@ -66,7 +66,7 @@ def _fate(session: Session, said: InputId, event: e.Event) -> tuple[int, str] | 
         case e.SubmissionFailed(ids, e.FailReason.uncertain) if said in ids:
             return UNCERTAIN, "may not have arrived; not sent again"
         case e.SubmissionFailed(ids, _, detail) if said in ids:
-            return FAILED, f"not run: {detail}"
+            return FAILED, f"not run: {plain(detail)}"
         case e.InputCancelled(ids, reason) if said in ids:
             return FAILED, f"not run: {CANCELLED[reason]}"
         case _:

@@ -1,16 +1,22 @@
 """`resend`: say once more what did not run. A new submission of whoever sends it; the old one stays as it is (I5)."""
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from amux.cli.common import client_settings, exits, finish, hears, me, my_name, now
 from amux.cli.outcome import told
 from amux.cli.screen import Screen
-from amux.core.again import named
-from amux.core.ids import Seq
+from amux.core.again import FATES, named
+from amux.core.ids import InputId, Seq
+from amux.ports import Session
 from amux.settings import Settings
+
+if TYPE_CHECKING:  # a wired house takes a second to import, and help must not wait for it
+    from amux.wiring import Stores
+
+FAR = 10_000  # events in which the newest fate of what was sent again is looked for
 
 
 def add(app: typer.Typer) -> None:
@@ -31,6 +37,14 @@ def resend(
         finish(asyncio.run(_resend(client_settings(), session, message, wait=wait, as_json=json)))
 
 
+async def _before_its_last_fate(parts: "Stores", session: Session, said: InputId) -> Seq | None:
+    """The position from which its newest fate is read; None while it has none."""
+    (known,) = await parts.inputs.known((said,))
+    since = await parts.timeline.read(session.key, Seq(known.seq - 1), limit=FAR) if known.seq else ()
+    fates = [r.seq for r in since if isinstance(r.event, FATES) and said in r.event.inputs]
+    return Seq(fates[-1] - 1) if fates else None
+
+
 async def _resend(settings: Settings, name: str, message: str, *, wait: bool, as_json: bool) -> int:
     from amux.wiring import stores
 
@@ -42,6 +56,5 @@ async def _resend(settings: Settings, name: str, message: str, *, wait: bool, as
         after, first = session.head, ""
         if not sent.fresh:  # what became of it may be told long before
             first = "sent again before: "
-            (known,) = await parts.inputs.known((sent.said.id,))
-            after = Seq(known.seq - 1) if known.seq else after
+            after = await _before_its_last_fate(parts, session, sent.said.id) or after
         return await told(parts, session, after, sent.said.id, Screen(session, as_json), wait=wait, first=first)

@@ -159,8 +159,10 @@ def _settles(control: Interrupt | Answer, event: e.Event) -> bool:
     match event:
         case e.ControlRefused(id):
             return id == control.id
-        case e.InterruptRequested() | e.ContextFailed():
+        case e.InterruptRequested():
             return isinstance(control, Interrupt)
+        case e.ContextFailed(_, _, by):
+            return isinstance(control, Interrupt) and by == control.by
         case e.PermissionResolved(_, request):
             return isinstance(control, Answer) and request == control.request
         case _:
@@ -180,7 +182,7 @@ def _told(session: Session, recorded: Recorded, *, as_json: bool) -> None:
     elif isinstance(recorded.event, e.InterruptRequested):
         print(f"Interrupting Turn {recorded.event.turn} of {session.ref.id[:6]}. Finished steps stay.")
     elif isinstance(recorded.event, e.ContextFailed):
-        print(f"The compaction of {session.ref.id[:6]} was stopped. Its context is as it was.")
+        print(f"Stopped what summarised the context of {session.ref.id[:6]}.")
     else:
         print("Answered.")
 

@@ -311,6 +311,8 @@ class ContextFailed(Struct, frozen=True):
 
     control: InputId
     detail: str = ""
+    by: Principal | None = None  # who stopped it, where somebody did
+    name: str = ""
 
 
 class ContextCleared(Struct, frozen=True):

@@ -45,7 +45,7 @@ def compacted(draft: Draft, told: signals.Compacted) -> None:
 def stop(draft: Draft, by: Interrupt) -> None:
     """The compaction under way is given up with its agent, which is taken up again as it was before (A3)."""
     detail = f"{by.name} stopped it." if by.name else "It was stopped."
-    draft.accept(by.id, e.ContextFailed(draft.state.compacting or by.id, detail))
+    draft.accept(by.id, e.ContextFailed(draft.state.compacting or by.id, detail, by.by, by.name))
     close(draft)
 
 

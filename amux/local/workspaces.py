@@ -8,9 +8,8 @@ import fcntl
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from amux.core.errors import Refused
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot, WorkspaceUse
 
-GIT_SECONDS = 240.0  # for one git command; a large repository is many files
-LOCK_SECONDS = 250.0  # for another worker that makes the same worktree
 POLL_SECONDS = 0.05
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL")  # a repository's filters are programs: they see no secret of the worker
 MAX_SAID = 300  # characters of what git says
@@ -39,20 +36,15 @@ class Workspaces:
 
     async def ready(self, session: SessionRef, launch: LaunchSnapshot) -> str:
         """The folder in which that Session's agent works. Raises Refused, saying what to do."""
+        own, folder = own_folder(self.home, session), Path(launch.workspace)
         try:
-            return str(await asyncio.to_thread(self._ready, own_folder(self.home, session), launch))
+            if folder == own:
+                _make(own)
+                return str(own)
+            self._check(folder)
+            return str(await _worktree(folder, own) if launch.use is WorkspaceUse.worktree else folder)
         except OSError as why:
-            raise Refused(
-                f"{why.filename or launch.workspace} cannot be used: {why.strerror}.", key="no_workspace"
-            ) from why
-
-    def _ready(self, own: Path, launch: LaunchSnapshot) -> Path:
-        folder = Path(launch.workspace)
-        if folder == own:
-            _make(own)
-            return own
-        self._check(folder)
-        return _worktree(folder, own) if launch.use is WorkspaceUse.worktree else folder
+            raise Refused(f"{why.filename or folder} cannot be used: {why.strerror}.", key="no_workspace") from why
 
     def _check(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -80,19 +72,21 @@ def _make(own: Path) -> None:
         ) from why
 
 
-def _worktree(repository: Path, own: Path) -> Path:
+async def _worktree(repository: Path, own: Path) -> Path:
     """The Session's own worktree of that repository, on a branch of its own: made once, then left as it is.
 
     The note beside it is written when it is whole, and says which folder of it is the one that was named."""
-    _make(own.parent)
     note = own.with_name(f"{own.name}.worktree")
-    with _alone(own.with_name(f"{own.name}.lock")) as lock:
-        if not note.exists():
-            inside = _git(repository, lock, "rev-parse", "--show-prefix")
-            _clear(repository, lock, own)
-            _git(repository, lock, "worktree", "add", "-B", f"amux/{own.name}", str(own), "HEAD")
-            _write(note, inside)
-        return own / note.read_text(encoding="utf-8")
+    if not note.exists():
+        _make(own.parent)
+        async with _alone(own.with_name(f"{own.name}.lock")) as lock:
+            if not note.exists():
+                git = Git(repository, lock)
+                inside = await git.run("rev-parse", "--show-prefix")
+                await git.forget(own)
+                await git.run("worktree", "add", "-B", f"amux/{own.name}", str(own), "HEAD")
+                _write(note, inside)
+    return own / note.read_text(encoding="utf-8")
 
 
 def _write(note: Path, text: str) -> None:
@@ -102,52 +96,60 @@ def _write(note: Path, text: str) -> None:
     new.rename(note)
 
 
-def _clear(repository: Path, lock: int, own: Path) -> None:
-    """What a killed attempt left."""
-    if own.exists():
-        shutil.rmtree(own)
-    _git(repository, lock, "worktree", "prune")
+@dataclass(frozen=True, slots=True)
+class Git:
+    """One repository's. A command that is cancelled or takes too long is killed; one whose worker was killed goes on holding
+    the lock, so that nobody begins anew beside it."""
 
+    repository: Path
+    lock: int
 
-def _git(repository: Path, lock: int, *command: str) -> str:
-    """What it answers. It holds the lock too, so that nobody begins anew beside one whose worker was killed.
-
-    No hook of the repository is run. Raises Refused with what git says."""
-    env = {name: os.environ[name] for name in PASSED if name in os.environ}
-    line = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(repository), *command]
-    try:
-        done = subprocess.run(
-            line,
-            env={**env, "GIT_TERMINAL_PROMPT": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            pass_fds=[lock],
-            timeout=GIT_SECONDS,
-            check=False,
+    async def run(self, *command: str) -> str:
+        """What it answers; no hook of the repository is run. Raises Refused with what git says."""
+        code, out, told = await self._ask(command)
+        if code == 0:
+            return out.decode(errors="replace").rstrip("\n")
+        said = " ".join(told.decode(errors="replace").split())[:MAX_SAID]
+        raise Refused(
+            f"No git worktree of {self.repository} can be made: {said or code}. Start without one, or in another folder.",
+            key="no_worktree",
         )
-    except FileNotFoundError:
-        raise Refused("There is no git here: install it, or start without a worktree.", key="no_worktree") from None
-    except subprocess.TimeoutExpired:
-        raise Refused(f"git did not end within {GIT_SECONDS:g} s in {repository}.", key="no_worktree") from None
-    if done.returncode == 0:
-        return done.stdout.decode(errors="replace").rstrip("\n")
-    said = " ".join(done.stderr.decode(errors="replace").split())[:MAX_SAID]
-    raise Refused(
-        f"No git worktree of {repository} can be made: {said or done.returncode}. Start without one, or in another folder.",
-        key="no_worktree",
-    )
+
+    async def forget(self, own: Path) -> None:
+        """What a killed attempt left, in the folder and in the repository; of no other worktree."""
+        await self._ask(("worktree", "remove", "--force", "--force", str(own)))
+        if own.exists():
+            await asyncio.to_thread(shutil.rmtree, own)
+
+    async def _ask(self, command: Sequence[str]) -> tuple[int, bytes, bytes]:
+        env = {name: os.environ[name] for name in PASSED if name in os.environ}
+        try:
+            git = await asyncio.create_subprocess_exec(
+                *("git", "-c", "core.hooksPath=/dev/null", "-C", str(self.repository), *command),
+                env={**env, "GIT_TERMINAL_PROMPT": "0"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[self.lock],
+            )
+        except FileNotFoundError:
+            raise Refused("There is no git here: install it, or start without a worktree.", key="no_worktree") from None
+        try:
+            out, told = await git.communicate()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                git.kill()
+            raise
+        return git.returncode or 0, out, told
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[int]:
-    """Hold that lock, which also a git goes on holding whose worker was killed."""
+@asynccontextmanager
+async def _alone(path: Path) -> AsyncIterator[int]:
+    """Hold that lock once nobody else does."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        give_up = time.monotonic() + LOCK_SECONDS
-        while not _locked(lock):
-            if time.monotonic() >= give_up:
-                raise Refused(f"{path} is held by another process. End it, then try again.", key="no_worktree")
-            time.sleep(POLL_SECONDS)
+        while not _locked(lock):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(POLL_SECONDS)
         yield lock
     finally:
         os.close(lock)

@@ -5,7 +5,8 @@ home and that of its workspace, and kills every descendant when its deadline pas
 agent ends by itself; so nothing acts longer than its owner may. It relays no data, logs nothing and imports nothing but
 the standard library: it must start at once, and must go on when its owner is frozen.
 
-LOCK is the home's lock file; PLACE the workspace's, behind `alone:` or `shared:`; DEADLINE seconds of CLOCK_BOOTTIME, which goes on while the machine sleeps; CONTROL the number
+LOCK is the home's lock file; PLACE the folder of its workspace's, behind `alone:` or
+`shared:`; DEADLINE seconds of CLOCK_BOOTTIME, which goes on while the machine sleeps; CONTROL the number
 of an inherited socket. On it the owner writes lines, `until SECONDS`, `stop GRACE_SECONDS`, `kill`, and the Guard
 answers `running PID`, `wanted` whenever another one waits for the workspace, then `ended WHY CODE`; or, when nothing was
 started, `failed WHAT ERRNO` and no more.
@@ -181,33 +182,66 @@ def hold(path: str, owner: Owner) -> int:
     return lock
 
 
-def enter(place: str, home: str, owner: Owner) -> int:
-    """Take the workspace's lock, which no two agents hold unless both share; answers the open lock.
+def enter(place: str, home: str, owner: Owner) -> tuple[int, str]:
+    """Take the workspace's lock, which no two agents hold unless all share; answers the open lock and our record of it.
 
-    Whoever has it is asked to leave when its Turn is over; what one left behind whose Guard was killed is killed first.
-    Raises Failed when it cannot be had in time."""
-    use, _, path = place.partition(":")
+    All that hold it are asked to leave when their Turns are over; what one left behind whose Guard was killed is killed
+    first. Raises Failed when it cannot be had in time."""
+    use, _, folder = place.partition(":")
     how = fcntl.LOCK_SH if use == "shared" else fcntl.LOCK_EX
     give_up, ask = now() + WAIT_SECONDS, 0.0
-    lock = _lock(path, how, "place")
-    while lock is None:
+    while (lock := _lock(f"{folder}/lock", how, "place")) is None:
         if not owner.hear():
             raise Failed("late")
         if now() >= give_up:
             raise Failed("taken")
-        if now() >= ask and (holder := _holder(path)):
+        if now() >= ask:
             ask = now() + ASK_SECONDS
-            _kill(holder, signal.SIGUSR1)
+            for guard in filter(None, map(_living, _records(folder))):
+                _kill(guard, signal.SIGUSR1)
         time.sleep(LOOK_SECONDS)
-        lock = _lock(path, how, "place")
-    former = os.fsdecode(_read(path).partition(b"\n")[2])
-    if former not in ("", home):
-        clear(former)
+    for record in _records(folder):
+        if not _living(record):
+            _settle(record, home)
     if not owner.hear():  # what was left took its time to die
         raise Failed("late")
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, b"%d %s\n%s" % (os.getpid(), _identity(os.getpid()), os.fsencode(home)), 0)
-    return lock
+    return lock, _note(folder, home)
+
+
+def _records(folder: str) -> list[str]:
+    """One for each Guard that is in that workspace, or was and did not live to take it away."""
+    return [f"{folder}/{name}" for name in _names(folder) if name != "lock" and name[0] != "."]
+
+
+def _living(record: str) -> int | None:
+    """The Guard of that record, unless it is dead: then something may be left behind."""
+    guard = _holder(record)
+    return guard if guard and _alive(guard) else None
+
+
+def _note(folder: str, home: str) -> str:
+    identity = _identity(os.getpid())
+    name = f"{os.getpid()}-{identity.decode().replace(' ', '-')}"
+    record = f"{folder}/{name}"
+    try:
+        with open(f"{folder}/.{name}", "wb", buffering=0) as file:
+            file.write(b"%d %s\n%s" % (os.getpid(), identity, os.fsencode(home)))
+        os.rename(f"{folder}/.{name}", record)  # so that nobody finds half of it
+    except OSError as e:
+        raise Failed(f"place {e.errno}") from e
+    return record
+
+
+def _settle(record: str, ours: str) -> None:
+    """Kill what a killed Guard left. One that lives where it cannot be seen holds its home, and keeps its record."""
+    home = os.fsdecode(_read(record).partition(b"\n")[2])
+    try:
+        left = home != ours and os.path.exists(home) and not clear(home)
+    except Failed as e:
+        raise Failed("taken") from e
+    if not left:
+        with contextlib.suppress(OSError):
+            os.unlink(record)
 
 
 def _lock(path: str, how: int = fcntl.LOCK_EX, what: str = "lock") -> int | None:
@@ -234,12 +268,16 @@ def _holder(path: str) -> int | None:
     return int(pid) if LINUX and pid.isdigit() and _identity(int(pid)) == identity else None
 
 
-def clear(path: str) -> None:
-    """For an owner whose Guard was killed: kill what it left, unless the next Guard has the home already."""
+def clear(path: str) -> bool:
+    """After a Guard that was killed: kill what it left, unless another one has the home; whether nothing is left."""
     lock = _lock(path)
-    if lock is not None:
+    if lock is None:
+        return False
+    try:
         _finish(lock, path, now() + TAKE_OVER_SECONDS)
+    finally:
         os.close(lock)
+    return True
 
 
 def _finish(lock: int, path: str, give_up: float) -> None:
@@ -363,7 +401,7 @@ def main() -> int:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         lock = hold(path, owner)
-        workspace = enter(place, path, owner)
+        _, record = enter(place, path, owner)
         agent = start(program, path)
     except Failed as e:
         _tell(control, f"failed {e}")
@@ -377,8 +415,9 @@ def main() -> int:
         watch.wait()
     finally:
         watch.kill_all()
-    for record in (lock, workspace):
-        os.ftruncate(record, 0)  # nothing is left for the next Guard to look for
+    os.ftruncate(lock, 0)  # nothing is left for the next Guard to look for
+    with contextlib.suppress(OSError):
+        os.unlink(record)
     code = watch.code if watch.code is not None else -signal.SIGKILL
     _tell(control, f"ended {watch.why} {code}")
     return code if code >= 0 else 128 - code

@@ -132,7 +132,7 @@ class Process:
         self = cls(name, popen, control, limits)
         self._lock, self._remedy, self._wanted = locks.home, remedy, opening.wanted
         secrets = [*hidden, *(value for key, value in env.items() if SECRET.search(key.upper()))]
-        self._secrets = tuple(value for value in secrets if len(value) > 5)
+        self._secrets = tuple(line for value in secrets for line in value.splitlines() if len(line) > 5)
         opening.guarded(self.extend)
         await self._wait_for_start(opening)
         return self

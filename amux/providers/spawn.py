@@ -48,7 +48,7 @@ def prepare(opening: Opening, name: str) -> Locks:
     there."""
     home, cwd, locks = Path(opening.home), opening.launch.workspace, locks_of(opening)
     try:
-        for folder in (home, home / "tmp", Path(locks.workspace).parent):
+        for folder in (home, home / "tmp", Path(locks.workspace)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e:
         raise Unavailable(f"{name} needs {home} for itself: {e.strerror}. Make AMUX_HOME writable for amux.") from e

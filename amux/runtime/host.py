@@ -84,7 +84,7 @@ class Host:
         while True:
             await asyncio.sleep(self.rt.pace.lease / 3)
             if leavers := self._leavers():
-                leaving = sum(owner.hurried for owner in self.owners.values())
+                leaving = sum(owner.hurried and owner.state.turn is None for owner in self.owners.values())
                 free = self.slots - len(self.owners) + leaving
                 for owner in leavers[: max(0, await self.rt.waker.waiting(self.target) - free)]:
                     owner.hurry()
@@ -95,7 +95,9 @@ class Host:
         staying = [owner for owner in self.owners.values() if not owner.hurried]
         idle = sorted((o for o in staying if o.idle_since is not None), key=lambda o: o.idle_since or 0)
         since = self.rt.clock.monotonic() - self.rt.pace.linger
-        busy = sorted((o for o in staying if o.idle_since is None and o.since <= since), key=lambda o: o.since)
+        busy = sorted(
+            (o for o in staying if o.worked and o.idle_since is None and o.since <= since), key=lambda o: o.since
+        )
         return idle + busy
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], name: str) -> None:

@@ -138,6 +138,7 @@ class Owner:
     cursor: str  # the stream's entry after which to read
     idle_since: float | None = None
     hurried: bool = False  # others wait for this slot or for this workspace, or the worker drains
+    worked: bool = False  # it has begun a Turn
     left: bool = False  # the Lease is given up; a post from now on wakes somebody
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _mailbox: Mailbox = field(default_factory=Mailbox)
@@ -175,7 +176,7 @@ class Owner:
             opening=rt.opening,
             tell=self._mailbox.put,
             history=self._history,
-            wanted=self.hurry,
+            wanted=self.give_way,
         )
         self.tenure.lost = lambda: self._mailbox.fail(Stale("the Lease is lost"))
         self.tenure.look = self._look_again
@@ -233,7 +234,9 @@ class Owner:
         if step.accepts:
             failpoints.hit("after_accept")
         for event in step.events:
-            if isinstance(event, TurnFinished):
+            if isinstance(event, TurnStarted):
+                self.worked = True
+            elif isinstance(event, TurnFinished):
                 failpoints.hit("after_finish")
                 # the ordinary end stands in the Timeline, and a line is dear
                 if event.outcome is not Outcome.completed:
@@ -280,18 +283,18 @@ class Owner:
 
     async def _posted(self) -> list[Said]:
         said: list[Said] = []
-        late: list[Said] = []
         with contextlib.suppress(Unavailable):  # the renewal that reaches Postgres instead makes us look in the journal
             for entry in await self.rt.inbox.read(self.session, self.cursor):
                 self.cursor = entry.entry
-                (late if _posted_late(entry) else said).append(entry.said)
-            self._unread += len(said) + len(late)
+                self._unread += 1
+                # an earlier owner may have run it from the journal: accepting it again would cost the running Turn
+                if _posted_late(entry):
+                    self._look = True
+                else:
+                    said.append(entry.said)
             if self._unread >= TRIM_ENTRIES:  # what was heard is in the journal, and a stream must not grow for ever
                 await self.rt.inbox.trim(self.session, self.cursor)
                 self._unread = 0
-        if late:  # an earlier owner may have run it from the journal: accepting it again would cost the running Turn
-            open_ = {one.id for one in await self._journal() or ()}
-            said += [one for one in late if one.id in open_]
         return said
 
     def _overtaken(self, posted: list[Said]) -> bool:
@@ -323,6 +326,12 @@ class Owner:
         """Rest as soon as no Turn runs, without lingering; what waits is another's to begin (D2, H46)."""
         self.hurried = True
         self._mailbox.put(s.Leaving())
+
+    def give_way(self) -> None:
+        """Another Session waits for the workspace. One that has not had its Turn yet does not leave: the two would only open
+        and close their agents, in turns, for ever."""
+        if self.worked or self.idle_since is not None:
+            self.hurry()
 
     async def _rested(self) -> bool:
         """Whether it has let go: nothing is left to do, it has lingered, and the Inbox is drained."""

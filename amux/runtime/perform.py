@@ -26,7 +26,7 @@ from amux.runtime import failpoints
 from amux.runtime.keeper import Tenure
 
 log = structlog.stdlib.get_logger()
-OPEN_LIMIT = 60.0  # seconds for an agent to start
+OPEN_LIMIT = 120.0  # seconds for an agent to start, its wait for the workspace included
 PLACE_LIMIT = 300.0  # seconds for its workspace to be ready: a git worktree of a large repository is many files
 DOOR_SECONDS = (
     3.0  # for which an opening keeps others waiting; by then it has forked, and a silent agent may take longer

@@ -24,7 +24,7 @@ from amux.stores.inputs import UNACCEPTED, said_of
 from amux.stores.postgres import SEPARATOR, Postgres, numbers, texts
 from amux.stores.sessions import COLUMNS, session_of
 
-PATIENCE = 60.0  # seconds for which an append waits for Postgres; its Turn goes on meanwhile, under its Lease in Redis
+PATIENCE = 300.0  # seconds for which an append waits for Postgres; its Turn goes on meanwhile, under its Lease in Redis
 CHUNK = 500  # events of one statement of a read
 CODE = "0.1"  # this release, as `schema.oldest_code` counts
 

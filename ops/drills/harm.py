@@ -48,7 +48,7 @@ async def kill_ingress(scene: Scene) -> Sequence[Broken]:
 
 async def restart_postgres(scene: Scene) -> Sequence[Broken]:
     """Postgres crashes in mid-write and comes back: at once, or every second time after half a minute (H33). Owners
-    wait for it, and no Turn is lost (H76)."""
+    wait for it, and no Turn is lost (H80)."""
     await _kill(scene, "postgres")
     if scene.number % 2:
         pid = scene.stage.pids()["postgres"]

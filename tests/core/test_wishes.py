@@ -112,7 +112,7 @@ def test_a_compaction_that_fails_is_told() -> None:
 def test_a_compaction_that_is_stopped_gives_its_agent_up_and_the_queue_goes_on() -> None:
     play = able(idle())
     play.hear(COMPACT)
-    assert play.hear(stop(None)) == [e.ContextFailed(COMPACT.id, "User B stopped it.")]
+    assert play.hear(stop(None)) == [e.ContextFailed(COMPACT.id, "User B stopped it.", B, "User B")]
     assert play.effects == [CloseConversation()]
     nothing = e.ControlRefused(InputId("stop_2"), B, e.Refusal.nothing_runs)
     assert play.hear(stop(None, id="stop_2")) == [nothing]

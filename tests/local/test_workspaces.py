@@ -1,5 +1,6 @@
 """Where agents work: what is checked, what is made, and a git worktree that is whole whatever was killed."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from amux.core.ids import SessionId, SessionRef
 from amux.core.launch import LaunchSnapshot, WorkspaceUse
 from amux.local import workspaces
 from amux.local.workspaces import Workspaces
+from amux.local.workspaces import _locked as locked
 
 REF = SessionRef("local", SessionId("7k3m"))
 # A git that is killed with its worker when it has written half of a worktree.
@@ -26,6 +28,17 @@ if "add" in sys.argv:
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 os.execv({git!r}, ["git", *sys.argv[1:]])
+"""
+
+
+# A filter that kills the git which makes the worktree: one of those above it.
+DEADLY = """\
+pid=$PPID
+while [ "$pid" -gt 1 ]; do
+  if tr '\\0' ' ' < "/proc/$pid/cmdline" | grep -q 'worktree add'; then kill -9 "$pid"; fi
+  pid=$(sed 's/.*) //' "/proc/$pid/stat" | cut -d' ' -f2)
+done
+cat
 """
 
 
@@ -162,17 +175,47 @@ async def test_what_git_cannot_do_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert await refused(launch(plain, WorkspaceUse.worktree), where) == ("no_worktree", told)
 
 
-async def test_a_worktree_that_another_worker_makes_is_waited_for(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.rule("S1")
+async def test_a_worktree_whose_git_was_killed_is_made_anew_and_no_other_is_touched(
+    tmp_path: Path, repository: Path
 ) -> None:
-    monkeypatch.setattr(workspaces, "LOCK_SECONDS", 0.1)
+    """Git itself dies at the first file it writes: it has locked what it made, and the branch is taken."""
+    theirs, away = tmp_path / "theirs", tmp_path / "away"
+    git(repository, "worktree", "add", "-q", str(theirs))
+    theirs.rename(away)  # as on a disk that is not mounted just now
+    (repository / ".gitattributes").write_text("*.txt filter=deadly\n")
+    git(repository, "add", ".gitattributes")
+    git(repository, "commit", "-qm", "A filter")
+    (tmp_path / "deadly").write_text(DEADLY)
+    git(repository, "config", "filter.deadly.smudge", f"sh {tmp_path / 'deadly'}")
+    where, own = Workspaces(tmp_path / "home"), tmp_path / "home" / "workspaces" / "7k3m"
+    asked = launch(repository, WorkspaceUse.worktree)
+    assert (await refused(asked, where))[0] == "no_worktree"
+    git(repository, "config", "filter.deadly.smudge", "cat")
+    assert await where.ready(REF, asked) == str(own)
+    assert sorted(path.name for path in own.iterdir()) == [".git", ".gitattributes", "inside"]
+    away.rename(theirs)
+    assert git(theirs, "status", "--porcelain") == ""
+
+
+async def test_a_worktree_that_another_worker_makes_is_waited_for(tmp_path: Path, repository: Path) -> None:
     where, own = Workspaces(tmp_path / "home"), tmp_path / "home" / "workspaces" / "7k3m"
     own.parent.mkdir(parents=True)
     asked = launch(repository, WorkspaceUse.worktree)
-    with workspaces._alone(own.with_name("7k3m.lock")):
-        key, told = await refused(asked, where)
-    assert (key, told.partition(" is held")[2]) == ("no_worktree", " by another process. End it, then try again.")
-    assert await where.ready(REF, asked) == str(own)
+    tried = asyncio.Event()
+
+    def trying(lock: int) -> bool:
+        tried.set()
+        return locked(lock)
+
+    async with workspaces._alone(own.with_name("7k3m.lock")):  # as another worker holds it
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workspaces, "_locked", trying)
+            waits = asyncio.create_task(where.ready(REF, asked))
+            await tried.wait()
+        assert not waits.done()
+        assert not own.exists()
+    assert await waits == str(own)
 
 
 async def test_no_secret_of_the_worker_reaches_a_repositorys_own_programs(

@@ -404,10 +404,11 @@ async def test_what_a_killed_guard_left_in_a_workspace_is_killed_before_another_
 @pytest.mark.rule("S1")
 async def test_one_that_takes_no_leave_is_named_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "WAIT_SECONDS", 0.2)
+    (tmp_path / "place").mkdir()
     place = f"alone:{tmp_path / 'place'}"
     with told() as (owner, _):
-        held = guard.enter(place, "/home.lock", owner)
-        os.ftruncate(held, 0)  # as if its holder lived where it cannot be seen
+        held, record = guard.enter(place, "/home.lock", owner)
+        Path(record).unlink()  # as if its holder lived where it cannot be seen
         with pytest.raises(guard.Failed, match="taken"):
             guard.enter(place, "/other.lock", owner)
         os.close(held)

@@ -156,6 +156,43 @@ async def test_the_longest_idle_make_room_for_those_who_wait(house: House) -> No
         await host.stop()
 
 
+async def test_one_whose_workspace_is_wanted_leaves_when_it_has_had_its_turn(house: House, host: Host) -> None:
+    """H77: before that it does not, or two would open and close their agents in turns, for ever."""
+    session = house.world.session("first")
+    await house.say(session, said("user_a"))
+    house.agent.wanted = True  # by another one, as soon as its agent opens
+    house.drive()
+    await until(lambda: house.agent.opened and house.agent.opened[-1].prompts)
+    assert not host.owners[session].hurried
+    house.agent.opened[-1].opening.wanted()
+    assert host.owners[session].hurried
+    house.agent.opened[-1].finish()
+    await until(lambda: session not in host.owners)
+    assert [x.outcome for x in house.events(session) if isinstance(x, TurnFinished)] == [Outcome.completed]
+
+
+async def test_one_that_is_idle_leaves_a_wanted_workspace_at_once(house: House, host: Host) -> None:
+    session = await rests(house, "first")
+    house.agent.opened[-1].opening.wanted()
+    await until(lambda: session not in host.owners)
+
+
+async def test_one_in_an_endless_turn_is_no_slot_that_will_be_free(house: House) -> None:
+    """H46: it was asked to leave, and the next one is asked too."""
+    endless = await runs(house, "endless")
+    house.world.clock.advance(LINGER)
+    idle = await rests(house, "idle")
+    house.owner(endless).hurry()
+    house.world.wakes.append((house.world.session("waiting"), "local"))
+    host = await quick(house)
+    try:
+        async with asyncio.timeout(5):
+            while idle in host.owners:
+                await anyio.lowlevel.checkpoint()
+    finally:
+        await host.stop()
+
+
 async def test_one_that_is_never_idle_leaves_between_two_turns(house: House) -> None:
     """H46: what waits in its own queue is swept up later, behind those who waited for its slot."""
     busy = await runs(house, "busy")

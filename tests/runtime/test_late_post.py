@@ -35,6 +35,13 @@ def started(house: House, session: SessionKey) -> list[tuple[str, ...]]:
     return [one.inputs for one in house.events(session) if isinstance(one, TurnStarted)]
 
 
+def heard(house: House, session: SessionKey) -> list[str]:
+    """What its owner knows of: accepted, or in the open burst."""
+    burst = house.owner(session).scratch.burst
+    accepted = [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)]
+    return [*accepted, *(i.id for i in burst.inputs)] if burst else accepted
+
+
 async def run(house: House, session: SessionKey, turn: int) -> None:
     """That Turn runs to its end."""
     house.drive()
@@ -100,6 +107,27 @@ async def test_a_journal_that_cannot_be_read_costs_no_turn(house: House) -> None
     await run(house, session, 2)
     assert ends(house, session) == [Outcome.completed] * 2
     assert started(house, session) == [(NEXT.id,), (OLD.id,)]
+
+
+@pytest.mark.rule("D2", "T1")
+async def test_a_late_post_does_not_take_the_place_of_a_look_that_is_due(house: House) -> None:
+    """What was posted while the journal could not be read is heard with it, and not when a sweep comes by."""
+    more = said("user_c", id="om_more")
+    session = house.world.session()
+    await house.say(session, NEXT)
+    house.drive()
+    await until(lambda: sum(len(agent.prompts) for agent in house.agent.opened) == 1)
+    (late, _), (soon, posted) = stand_still(house, session, OLD), stand_still(house, session, more)
+    await until(lambda: {OLD.id, more.id} <= set(house.world.journal))
+    house.world.postgres_away = True
+    house.owner(session).tenure.look(None)
+    soon.thaw()
+    await until(posted.done)
+    await until(lambda: house.owner(session).cursor == house.world.streams[session][-1].entry)
+    house.world.postgres_away = False
+    late.thaw()
+    await until(lambda: len(heard(house, session)) == 3)
+    assert set(heard(house, session)) == {NEXT.id, OLD.id, more.id}
 
 
 @pytest.mark.rule("D2", "T1")

@@ -65,7 +65,9 @@ async def test_a_session_waits_for_a_folder_in_which_another_works(room: Room, f
     await eventually(lambda: room.host.owners[one.key].hurried)  # it leaves when its Turn is over, and does not linger
     assert not any(isinstance(x, e.TurnStarted) for x in await room.log(two))
     await stop(room, one)
+    three = await begin(room, folder, "!say I am three")  # comes while two opens
     assert await room.said_in(two, 1) == "I am two"
+    assert await room.said_in(three, 1) == "I am three"
     assert await first(room, one, e.TurnFinished) <= await first(room, two, e.TurnStarted)
     await room.say(one, "!say I am one")
     assert await room.said_in(one, 2) == "I am one"
