@@ -3,6 +3,7 @@ which its sender has taken back."""
 
 import asyncio
 
+import anyio.lowlevel
 import pytest
 
 from amux.core.events import CancelReason, InputAccepted, InputCancelled, Outcome, TurnFinished, TurnStarted
@@ -35,7 +36,7 @@ def started(house: House, session: SessionKey) -> list[tuple[str, ...]]:
     return [one.inputs for one in house.events(session) if isinstance(one, TurnStarted)]
 
 
-def heard(house: House, session: SessionKey) -> list[str]:
+def heard(house: House, session: SessionKey) -> list[InputId]:
     """What its owner knows of: accepted, or in the open burst."""
     burst = house.owner(session).scratch.burst
     accepted = [e.input.id for e in house.events(session) if isinstance(e, InputAccepted)]
@@ -124,6 +125,8 @@ async def test_a_late_post_does_not_take_the_place_of_a_look_that_is_due(house: 
     soon.thaw()
     await until(posted.done)
     await until(lambda: house.owner(session).cursor == house.world.streams[session][-1].entry)
+    for _ in range(50):  # until its look has failed
+        await anyio.lowlevel.checkpoint()
     house.world.postgres_away = False
     late.thaw()
     await until(lambda: len(heard(house, session)) == 3)
