@@ -98,8 +98,7 @@ def apply(state: State, event: e.Event) -> State:  # noqa: C901, PLR0911, PLR091
         case e.InputCancelled(ids):
             return _cancelled(state, ids)
         case e.InputPreferred(ids):
-            first = tuple(s for s in state.queue if any(i.id in ids for i in s.inputs))
-            return replace(state, queue=(*first, *(s for s in state.queue if s not in first)))
+            return replace(state, queue=_preferred(state.queue, ids))
         case e.PermissionRequested(_, request):
             return replace(state, requests=(*state.requests, request))
         case e.PermissionResolved(_, request):
@@ -176,6 +175,17 @@ def _preempted(inputs: tuple[Input, ...], state: State) -> State:
 
     at = max((at for at, waits in enumerate(state.queue, 1) if stays(waits)), default=0)
     return replace(state, queue=(*state.queue[:at], Submission(inputs, preempts=True), *state.queue[at:]))
+
+
+def first_place(queue: tuple[Submission, ...], at: int) -> int:
+    """Where the one at that place may be put: before what waits besides, and not before a wish that stands before it (I9)."""
+    return max((n for n, waits in enumerate(queue[:at], 1) if waits.wish), default=0)
+
+
+def _preferred(queue: tuple[Submission, ...], ids: tuple[InputId, ...]) -> tuple[Submission, ...]:
+    at = next((n for n, waits in enumerate(queue) if any(i.id in ids for i in waits.inputs)), 0)
+    to = first_place(queue, at)
+    return (*queue[:to], *queue[at : at + 1], *queue[to:at], *queue[at + 1 :])
 
 
 def _steered(inputs: tuple[Input, ...], state: State) -> State:

@@ -4,7 +4,7 @@ from amux.core import events as e
 from amux.core import moves
 from amux.core.ids import InputId
 from amux.core.inputs import Input, Prefer, Withdraw
-from amux.core.session import State
+from amux.core.session import State, first_place
 from amux.core.step import Draft
 
 MOST = 100  # submissions that wait in one Session
@@ -36,13 +36,13 @@ def withdraw(draft: Draft, said: Withdraw) -> None:
 
 
 def prefer(draft: Draft, said: Prefer) -> None:
-    """It goes before what waits besides, and never before what runs."""
+    """It goes before what waits besides, and never before what runs, nor before a wish for the context (I9)."""
     at, submission = next(
         ((at, s) for at, s in enumerate(draft.state.queue) if said.input in moves.ids(s.inputs)), (-1, None)
     )
     if submission is None:
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.not_waiting))
-    elif at == 0:
+    elif at == first_place(draft.state.queue, at):
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.already_so))
     else:
         draft.accept(said.id, e.InputPreferred(moves.ids(submission.inputs), said.by, said.name))

@@ -109,15 +109,12 @@ def check_wishes(log: list[e.Event], journal: dict[InputId, Said]) -> None:
     accepted: dict[InputId, int] = {}  # where in the log
     waiting: set[InputId] = set()  # inputs
     before: dict[InputId, set[InputId]] = {}  # what waited when that wish was heard; wishes that wait themselves
-    preferred: set[InputId] = set()
     for at, event in enumerate(log):
         match event:
             case e.InputAccepted(said):
                 accepted[said.id] = at
             case e.InputQueued(ids):
                 waiting |= set(ids)
-            case e.InputPreferred(ids):
-                preferred |= set(ids)
             case e.ContextQueued(wish):
                 accepted[wish.id], before[wish.id] = at, set(waiting)
             case e.CompactRequested(control) | e.ContextCleared(control):
@@ -128,7 +125,7 @@ def check_wishes(log: list[e.Event], journal: dict[InputId, Said]) -> None:
                 outcomes[control] += 1
             case e.TurnStarted(_, ids):
                 overtaken = [w for w in before if accepted[w] < min(accepted[i] for i in ids)]
-                assert set(ids) <= preferred or not overtaken, "nothing overtakes a wish"
+                assert not overtaken, "nothing overtakes a wish"
                 waiting -= set(ids)
             case e.SubmissionFailed(ids) | e.InputCancelled(ids) | e.SteerRequested(_, ids):
                 waiting -= set(ids)

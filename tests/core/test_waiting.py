@@ -5,7 +5,7 @@ import pytest
 from amux.core import events as e
 from amux.core import waiting
 from amux.core.ids import InputId
-from amux.core.inputs import Input, Prefer, Withdraw
+from amux.core.inputs import ContextAction, ContextWish, Input, Prefer, Withdraw
 from amux.core.signals import SteerAnswer
 from tests.build import said
 from tests.core.play import BY_B, FIRST, ONE, T1, T2, TWO, WINDOW, A, B, Play, accepted, finished, ids, running, started
@@ -77,6 +77,20 @@ def test_what_a_provider_may_hold_is_not_withdrawn(play: Play) -> None:
 def test_the_preferred_one_is_next_and_the_others_keep_their_order(play: Play) -> None:
     assert play.hear(prefer(BY_C)) == [e.InputPreferred(ids(BY_C), A, "User A")]
     assert play.end(T1)[-1] == started(T2, BY_C)
+
+
+@pytest.mark.rule("I9")
+def test_the_preferred_one_goes_before_no_clear_that_was_asked_for_before_it(play: Play) -> None:
+    clear = ContextWish(InputId("clear_1"), A, ContextAction.clear, "User A")
+    play.hear(clear)
+    last = [said(f"user_{name}", "later", id=f"om_{name}", at=900) for name in "de"]
+    for one in last:
+        play.hear(one)
+        play.tick(WINDOW)
+    assert play.hear(prefer(last[1])) == [e.InputPreferred(ids(last[1]), A, "User A")]
+    assert [s.wish or s.inputs for s in play.state.queue] == [(BY_B,), (BY_C,), clear, (last[1],), (last[0],)]
+    again = e.ControlRefused(InputId("prefer_1"), A, e.Refusal.already_so)
+    assert play.hear(prefer(last[1])) == [again]
 
 
 @pytest.mark.parametrize(
