@@ -36,6 +36,7 @@ from tests.core.story import check_fates, check_handoffs, check_notes, check_sto
 
 WINDOW = 2.0
 LIMITS = Limits(silence=60, turn=200, answer=90)
+OTHERS = (Action.sleep, Action.resume, Action.restart)
 PEOPLE = ["user_a", "user_a", "user_a", "user_b", None]
 
 
@@ -198,10 +199,19 @@ class Heart(RuleBasedStateMachine):
 
     @rule(back=st.sampled_from([0, 0, 1]))
     def somebody_interrupts(self, back: int) -> None:
+        self.interrupt(back)
+
+    @precondition(lambda self: self.running and self.state.last_turn > 1)
+    @rule()
+    def somebody_interrupts_too_late(self) -> None:
+        """Which is rare by itself, and so a fault of it is found late."""
+        self.interrupt(1)
+
+    def interrupt(self, back: int) -> None:
         turn = TurnId(self.state.last_turn - back)
         self.hear(Interrupt(InputId(f"stop_{next(self.numbers)}"), Principal("user_b"), turn if turn > 0 else None))
 
-    @rule(action=st.sampled_from([*Action, Action.restart]))
+    @rule(action=st.sampled_from([*Action, *OTHERS, *OTHERS]))  # nothing comes after an archive
     def somebody_manages(self, action: Action) -> None:
         self.hear(Manage(InputId(f"act_{next(self.numbers)}"), Principal("user_b"), action))
 
@@ -311,6 +321,12 @@ class Heart(RuleBasedStateMachine):
     def the_provider_begins_by_itself(self) -> None:
         self.foreign = True
         self.signal(s.ForeignTurnBegan("n1", "goal"))
+
+    @precondition(lambda self: self.open and self.running is None and not self.foreign)
+    @rule()
+    def somebody_speaks_when_the_provider_has_begun_by_itself(self) -> None:
+        self.the_provider_begins_by_itself()
+        self.somebody_speaks("user_a", ())
 
     @precondition(lambda self: self.foreign)
     @rule()
