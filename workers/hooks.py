@@ -42,6 +42,7 @@ class Process:
         self._stack = AsyncExitStack()
         self._deliverer: Deliver | None = None
         self._looking: Future[None] | None = None
+        self._draining = False
         self.consumer: Consumer | None = None
         threading.Thread(target=self.loop.run_forever, name="owners", daemon=True).start()
 
@@ -57,8 +58,9 @@ class Process:
         calm_collector()
 
     async def deliver(self, session: SessionKey) -> None:
-        """Show what is not shown yet."""
-        if self._deliverer:
+        """Show what is not shown yet. Not when it drains: a wake that came with the TERM would outlast it by a whole Turn, and
+        the sweep asks again elsewhere."""
+        if self._deliverer and not self._draining:
             await self._deliverer.deliver(session)
 
     async def sweep(self) -> None:
@@ -82,6 +84,7 @@ class Process:
         asyncio.run_coroutine_threadsafe(self._drain(), self.loop)
 
     async def _drain(self) -> None:
+        self._draining = True
         await self.host.drain(DRAIN_SECONDS)
         me = asyncio.current_task()
         for task in asyncio.all_tasks():

@@ -108,13 +108,13 @@ class Stage:
 
     async def back(self, name: str, old: int) -> float:
         """Wait until the service runs again under another pid and is ready, and answer when."""
-        ready = self.home / "ready" / name
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                pid = self.pids().get(name, old)
-                if pid != old and (not ready.exists() or ready.read_text() == str(pid)):
-                    return time.time()
-                await asyncio.sleep(0.05)
+        ready, end = self.home / "ready" / name, time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            pid = self.pids().get(name, old)
+            if pid != old and (not ready.exists() or ready.read_text() == str(pid)):
+                return time.time()
+            await asyncio.sleep(0.05)
+        raise Unavailable(f"{name} (pid {old}) was not back within {START_SECONDS:g} s.")
 
     def first_worker_ready(self) -> float:
         """When the first worker of this start was ready, in seconds since 1970."""

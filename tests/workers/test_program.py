@@ -39,6 +39,28 @@ def test_a_service_that_cannot_start_says_so_by_its_code(name: str, tmp_path: Pa
     assert "amux is not running here" in done.stderr
 
 
+DRAINS = """
+import asyncio, os
+from workers import hooks
+async def nothing(seconds): pass
+class Endless:
+    async def deliver(self, session): await asyncio.Event().wait()
+one = hooks.Process(hooks.settings)
+one.host, one._deliverer = type("Host", (), {"drain": staticmethod(nothing)}), Endless()
+before = asyncio.run_coroutine_threadsafe(one.deliver(1), one.loop)
+one.run(one._drain())
+one.run(one.deliver(2))
+print(before.cancelled() or before.exception(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.rule("D2")
+def test_a_wake_that_comes_with_the_term_keeps_no_deliverer_alive(tmp_path: Path) -> None:
+    done = python(DRAINS, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
 def python(program: str, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": "/usr/bin:/bin", "AMUX_HOME": str(home), **settings}
     return subprocess.run(
