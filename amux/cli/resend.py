@@ -37,14 +37,6 @@ def resend(
         finish(asyncio.run(_resend(client_settings(), session, message, wait=wait, as_json=json)))
 
 
-async def _before_its_last_fate(parts: "Stores", session: Session, said: InputId) -> Seq | None:
-    """The position from which its newest fate is read; None while it has none."""
-    (known,) = await parts.inputs.known((said,))
-    since = await parts.timeline.read(session.key, Seq(known.seq - 1), limit=FAR) if known.seq else ()
-    fates = [r.seq for r in since if isinstance(r.event, FATES) and said in r.event.inputs]
-    return Seq(fates[-1] - 1) if fates else None
-
-
 async def _resend(settings: Settings, name: str, message: str, *, wait: bool, as_json: bool) -> int:
     from amux.wiring import stores
 
@@ -58,3 +50,11 @@ async def _resend(settings: Settings, name: str, message: str, *, wait: bool, as
             first = "sent again before: "
             after = await _before_its_last_fate(parts, session, sent.said.id) or after
         return await told(parts, session, after, sent.said.id, Screen(session, as_json), wait=wait, first=first)
+
+
+async def _before_its_last_fate(parts: "Stores", session: Session, said: InputId) -> Seq | None:
+    """The position from which its newest fate is read; None while it has none."""
+    (known,) = await parts.inputs.known((said,))
+    since = await parts.timeline.read(session.key, Seq(known.seq - 1), limit=FAR) if known.seq else ()
+    fates = [r.seq for r in since if isinstance(r.event, FATES) and said in r.event.inputs]
+    return Seq(fates[-1] - 1) if fates else None

@@ -206,9 +206,9 @@ def _placed(settings: Settings, workspace: Path | None, *, here: bool, worktree:
 
 def _folder(path: Path, *, here: bool) -> Path:
     """What another target has is looked at there."""
-    if not here and path.is_absolute():
-        return path
     if not here:
+        if path.is_absolute():
+            return path
         raise Refused(f"{path} is a folder of another target: write it from / on.")
     if not path.is_dir():
         raise Refused(f"{path} is no folder: give an existing one to work in.")

@@ -261,9 +261,9 @@ def _settle(draft: Draft, burst: tuple[Input, ...]) -> None:
 
 def _interrupt(draft: Draft, said: Interrupt) -> None:
     """A request (A3): the Turn ends by its own TurnFinished. It names its Turn and touches no other (H39)."""
-    turn = draft.state.turn
-    if said.turn is None and draft.state.compacting:
-        wishes.stop(draft, said)
+    turn, compacting = draft.state.turn, draft.state.compacting
+    if compacting and said.turn is None:
+        wishes.stop(draft, compacting, said)
     elif turn is None or said.turn is None:
         draft.accept(said.id, e.ControlRefused(said.id, said.by, e.Refusal.nothing_runs))
     elif said.turn != turn.id:

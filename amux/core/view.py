@@ -119,8 +119,11 @@ class Board:
     asks: dict[RequestId, AskView] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     _inputs: dict[InputId, Input] = field(default_factory=dict)  # accepted, their fate not told yet
-    _running: TurnId | None = None
-    _state: State = NEW  # from the same position on: the line is the one that the owner sees
+    _state: State = NEW  # from the same position on: what runs and what waits is what the owner sees
+
+    @property
+    def _running(self) -> TurnId | None:
+        return self._state.turn.id if self._state.turn else None
 
     def settled(self) -> bool:
         """Whether nothing is open, so that reading may go on from here."""
@@ -157,7 +160,6 @@ class Board:
                 if view := self._touch(turn, seq, at):
                     view.stopping, view.stopped_by = True, name
             case e.TurnFinished(turn):
-                self._running = None
                 if view := self._touch(turn, seq, at):
                     view.finished, view.asking = event, False
             case _:
@@ -165,7 +167,6 @@ class Board:
 
     def _start(self, seq: Seq, at: float, event: e.TurnStarted) -> None:
         inputs = self._take(event.inputs)
-        self._running = event.turn
         place = event.authorization.place if event.authorization else None
         first = inputs[0] if inputs else None
         self.turns[event.turn] = TurnView(

@@ -4,6 +4,7 @@ A clear gives the conversation up: the next Turn opens a new one. So it asks not
 
 from amux.core import events as e
 from amux.core import signals, waiting
+from amux.core.ids import InputId
 from amux.core.inputs import ContextAction, ContextWish, Interrupt
 from amux.core.step import CloseConversation, CompactContext, Draft, Phase
 
@@ -42,10 +43,10 @@ def compacted(draft: Draft, told: signals.Compacted) -> None:
         draft.set(phase=Phase.idle)
 
 
-def stop(draft: Draft, by: Interrupt) -> None:
-    """The compaction under way is given up with its agent, which is taken up again as it was before (A3)."""
+def stop(draft: Draft, compacting: InputId, by: Interrupt) -> None:
+    """That compaction, which is under way, is given up with its agent, which is taken up again as it was before (A3)."""
     detail = f"{by.name} stopped it." if by.name else "It was stopped."
-    draft.accept(by.id, e.ContextFailed(draft.state.compacting or by.id, detail, by.by, by.name))
+    draft.accept(by.id, e.ContextFailed(compacting, detail, by.by, by.name))
     close(draft)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from amux.core.errors import Refused
 from amux.core.ids import SessionRef
 from amux.core.launch import LaunchSnapshot, WorkspaceUse
+from amux.providers.spawn import no_workspace
 
 POLL_SECONDS = 0.05
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL")  # a repository's filters are programs: they see no secret of the worker
@@ -48,9 +49,7 @@ class Workspaces:
 
     def _check(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise Refused(
-                f"The workspace {folder} is no folder here. Create it, or start in another one.", key="no_workspace"
-            )
+            raise no_workspace(str(folder))
         real = folder.resolve()
         if self.roots and not any(real.is_relative_to(root.resolve()) for root in self.roots):
             allowed = ", ".join(map(str, self.roots))

@@ -1,7 +1,8 @@
 """The provider for Codex: finds the program, gives it a home and a configuration of its own, opens a thread in it.
 
 One app-server process a Session, behind its Guard. It reaches its model by OPENAI_BASE_URL with OPENAI_API_KEY, which its
-tools do not see, and no more do they what its MCP servers alone are given. Nothing of a person's own ~/.codex is read or written."""
+tools do not see, and no more do they what its MCP servers alone are given. Nothing of a person's own ~/.codex is read or
+written."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,8 @@ PERMISSIONS = {
     Permission.ask: {"approvalPolicy": "on-request", "sandbox": "workspace-write"},
 }
 GONE = ("no rollout found", "invalid session id", "is archived")
-# Half-shown text stays when somebody steers; tools see what they were given, whatever its name, and no key; a server that fails is asked again for some seconds.
+# Half-shown text stays when somebody steers; tools see what they were given, whatever its name, and no key; a server that
+# fails is asked again for some seconds.
 CONFIG = """\
 model_provider = "amux"
 [features]

@@ -53,8 +53,13 @@ def prepare(opening: Opening, name: str) -> Locks:
     except OSError as e:
         raise Unavailable(f"{name} needs {home} for itself: {e.strerror}. Make AMUX_HOME writable for amux.") from e
     if not Path(cwd).is_dir():
-        raise Refused(f"The workspace {cwd} is no folder here. Create it, or start in another one.", key="no_workspace")
+        raise no_workspace(cwd)
     return locks
+
+
+def no_workspace(folder: str) -> Refused:
+    """What people read when the folder to work in is not there."""
+    return Refused(f"The workspace {folder} is no folder here. Create it, or start in another one.", key="no_workspace")
 
 
 def spawn(
