@@ -14,7 +14,6 @@ from anyio import to_thread
 
 from amux.core import events as e
 from amux.ports import Session
-from tests.providers.conftest import carriers
 from tests.whole import House, Said
 
 pytestmark = pytest.mark.real
@@ -91,23 +90,6 @@ async def test_send_starts_a_turn_where_none_runs(house: House) -> None:
     waited = await house.cli("send", short, "!say and again", "--wait", "--json")
     assert waited.code == 0
     assert rows(waited)[-1]["kind"] == "turn_finished"
-
-
-@pytest.mark.rule("I5")
-async def test_what_nobody_knows_is_3(house: House) -> None:
-    session = await begun(house, "!hang")
-    sent: list[Said] = []
-
-    async def send() -> None:
-        sent.append(await house.cli("send", session.ref.id, "One more thing."))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(send)
-        await house.told(session, e.SteerRequested)
-        home = house.stage.home / "sessions" / session.ref.target / session.ref.id
-        for pid in carriers(home):
-            os.kill(pid, signal.SIGKILL)
-    assert [(said.code, said.out) for said in sent] == [(3, "may not have arrived; not sent again\n")]
 
 
 async def test_ls_and_show(house: House, busy: Session) -> None:

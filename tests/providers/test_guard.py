@@ -97,6 +97,16 @@ def quiet(world: World) -> bool:
     return not carriers(world.home)
 
 
+async def left_alone(world: World, owner: Owner) -> None:
+    """Owner and Guard are killed, the agent with them; its two tools live on."""
+    owner.popen.send_signal(signal.SIGSTOP)
+    agent = int(owner.lines()[0].split()[1])
+    os.kill(status(agent)[1], signal.SIGKILL)
+    owner.popen.kill()
+    await eventually(lambda: gone(agent))
+    assert len(carriers(world.home)) == 2
+
+
 async def test_a_frozen_owners_tools_fall_silent_before_its_lease_ends(world: World, owner: Owner) -> None:
     owner.popen.send_signal(signal.SIGSTOP)
     frozen_at, until = boottime(), owner.until()
@@ -126,12 +136,7 @@ async def test_a_killed_guard_takes_the_agent_along_and_its_owner_kills_the_rest
 
 
 async def test_what_a_guard_and_its_owner_left_is_killed_by_the_next_guard(world: World, owner: Owner) -> None:
-    owner.popen.send_signal(signal.SIGSTOP)
-    agent = int(owner.lines()[0].split()[1])
-    os.kill(status(agent)[1], signal.SIGKILL)
-    owner.popen.kill()
-    await eventually(lambda: gone(agent))
-    assert len(carriers(world.home)) == 2
+    await left_alone(world, owner)
     second = await world.run("import time; time.sleep(60)")
     assert carriers(world.home) == [second.pid]
 
@@ -387,15 +392,26 @@ async def test_one_that_shares_waits_for_one_that_does_not(world: World) -> None
 
 
 @pytest.mark.rule("S1")
+async def test_a_sharer_that_goes_takes_no_other_along(world: World) -> None:
+    """Whoever stays is still asked to leave, and what it leaves behind when its Guard is killed is still known."""
+    world.use = WorkspaceUse.shared
+    stays, goes = [
+        await world.run("import time; time.sleep(60)", home=world.home.with_name(n)) for n in ("stays", "goes")
+    ]
+    await goes.kill()
+    world.use = WorkspaceUse.alone
+    alone = asyncio.create_task(world.run("import time; time.sleep(60)"))
+    await eventually(lambda: world.wanted)
+    assert (set(world.wanted), alone.done()) == ({"stays"}, False)
+    await stays.kill()
+    assert not gone((await alone).pid)
+
+
+@pytest.mark.rule("S1")
 async def test_what_a_killed_guard_left_in_a_workspace_is_killed_before_another_agent_comes(
     world: World, owner: Owner
 ) -> None:
-    owner.popen.send_signal(signal.SIGSTOP)
-    agent = int(owner.lines()[0].split()[1])
-    os.kill(status(agent)[1], signal.SIGKILL)
-    owner.popen.kill()
-    await eventually(lambda: gone(agent))
-    assert len(carriers(world.home)) == 2
+    await left_alone(world, owner)
     second = await world.run("import time; time.sleep(60)", home=world.home.with_name("other"))
     assert not gone(second.pid)
     assert quiet(world)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
@@ -445,3 +446,21 @@ async def later(hands: Hands, effect: m.Effect) -> s.Signal:
             while len(hands.told) == before:
                 await asyncio.get_running_loop().run_in_executor(None, lambda: None)
     return hands.told[before]
+
+
+async def test_a_workspace_that_is_never_ready_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "PLACE_LIMIT", 0.01)
+    hands = Hands()
+
+    async def never(session: SessionRef, launch: LaunchSnapshot) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(hands.performer.workspaces, "ready", never)
+    hands.performer.perform(m.OpenConversation(None))
+    async with asyncio.timeout(5):
+        while not hands.told:
+            await anyio.lowlevel.checkpoint()
+    told = "/work was not ready within 0.01 s: is its disk there?"
+    assert hands.told == [s.OpenFailed(FailReason.open_failed, told)]
+    assert hands.provider.opened == []
